@@ -1,9 +1,9 @@
-"""Known vulnerabilities of what is installed: ``python -m tools.audit``, as ``make audit`` does.
+"""Known vulnerabilities of installed packages: ``python -m tools.audit``, as ``make audit`` does.
 
-Asks PyPI, which publishes the advisories of the Python Packaging Advisory Database with each release; pip-audit asks
-the same place. Before the answers are believed, a release that is known to be vulnerable is asked for: a mirror that
-carries no advisories, or none of single releases, would find nothing wrong with anything. A machine from which that
-cannot be asked has audited nothing: this is said loudly, and is no failure unless ``--strict`` demands an answer.
+Queries PyPI, which publishes the advisories of the Python Packaging Advisory Database with each release, as pip-audit
+does. A release that is known to be vulnerable is queried first: a mirror without advisories would report no
+vulnerability at all. If that query fails, nothing was audited: the report says so, and the exit code is 0 unless
+``--strict`` is given.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ACCEPTED: Final[dict[str, str]] = {}
 
 
 class Unreachable(Exception):
-    """PyPI did not answer, or what answered in its place knows no advisories."""
+    """PyPI did not answer, or its mirror has no advisories."""
 
 
 class Advisory(msgspec.Struct, frozen=True, order=True):
@@ -45,7 +45,7 @@ class Advisory(msgspec.Struct, frozen=True, order=True):
     fixed_in: tuple[str, ...]
 
     def __str__(self) -> str:
-        cure = f"mended in {', '.join(self.fixed_in)}" if self.fixed_in else "no release mends it yet"
+        cure = f"fixed in {', '.join(self.fixed_in)}" if self.fixed_in else "not fixed in any release yet"
         return f"{self.package} {self.version}: {self.id} ({cure})"
 
 
@@ -61,11 +61,11 @@ class _Answer(msgspec.Struct):
 
 
 Fetch = Callable[[str], bytes | None]
-"""Returns what a URL says, None where there is nothing; raises Unreachable."""
+"""Returns the content of a URL, or None if it does not exist; raises Unreachable."""
 
 
 def fetch(url: str) -> bytes | None:
-    """Ask PyPI."""
+    """Fetch a URL from PyPI."""
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:  # noqa: S310 (only ever https://pypi.org)
             content: bytes = answer.read()
@@ -85,7 +85,7 @@ def installed() -> list[tuple[str, str]]:
 
 
 def advisories(package: str, version: str, ask: Fetch = fetch) -> list[Advisory]:
-    """Return the known vulnerabilities of a release; what is not on PyPI has none that anybody could know."""
+    """Return the known vulnerabilities of a release; a release that is not on PyPI has none."""
     content = ask(f"https://pypi.org/pypi/{quote(package, safe='')}/{quote(version, safe='')}/json")
     known = [] if content is None else msgspec.json.decode(content, type=_Answer).vulnerabilities
     return [
@@ -96,16 +96,18 @@ def advisories(package: str, version: str, ask: Fetch = fetch) -> list[Advisory]
 
 
 def audit(packages: Iterable[tuple[str, str]], ask: Fetch = fetch) -> list[Advisory]:
-    """Return what is known about all of them, or raise Unreachable if what answers knows nothing."""
+    """Return the advisories of all packages, or raise Unreachable if the server has no advisories."""
     if not advisories(*CONTROL, ask):
-        raise Unreachable(f"no advisory is known for {' '.join(CONTROL)}, which has one: this is no full PyPI")
+        raise Unreachable(
+            f"no advisory is known for {' '.join(CONTROL)}, which has one: the server is not a complete PyPI"
+        )
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
         found = pool.map(lambda each: advisories(each[0], each[1], ask), packages)
         return sorted(advisory for each in found for advisory in each)
 
 
 def main(arguments: Sequence[str] | None = None, ask: Fetch = fetch) -> int:
-    """Name the known vulnerabilities of what is installed; 1 if there is one, 2 if strict and nobody could say."""
+    """Print the known vulnerabilities of installed packages; 1 if there are any, 2 if strict and not audited."""
     parser = argparse.ArgumentParser(prog="python -m tools.audit", description=main.__doc__)
     parser.add_argument("--strict", action="store_true", help="an audit that could not be made is a failure")
     options = parser.parse_args(arguments)
@@ -114,7 +116,7 @@ def main(arguments: Sequence[str] | None = None, ask: Fetch = fetch) -> int:
         found = audit(packages, ask)
     except (Unreachable, msgspec.DecodeError) as error:
         print(
-            f"{'!' * 20} NOTHING WAS AUDITED: the advisories cannot be asked for from here {'!' * 20}\n{error}",
+            f"{'!' * 20} NOTHING WAS AUDITED: the advisories cannot be fetched from here {'!' * 20}\n{error}",
             file=sys.stderr,
         )
         return 2 if options.strict else 0

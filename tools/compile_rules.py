@@ -88,7 +88,7 @@ async def _compile_on_postgres(
 
 
 def _migrations(repository: Repository, backend: str) -> tuple[Migration, ...]:
-    """The migrations, or none when `sql_rules.sql_is_well_formed` has something to say about them."""
+    """The migrations, or none if `sql_rules.sql_is_well_formed` has findings about them."""
     try:
         return repository.migrations(backend)
     except ValueError:
@@ -96,5 +96,5 @@ def _migrations(repository: Repository, backend: str) -> tuple[Migration, ...]:
 
 
 def _migration_finding(repository: Repository, backend: str, migration: Migration, error: Exception) -> Finding:
-    folder = repository.relative(repository.sql_folder(backend) / "migrations")
-    return Finding(f"{folder}/{migration.number:04}_{migration.name}.sql", 0, f"does not apply: {error}")
+    directory = repository.relative(repository.sql_folder(backend) / "migrations")
+    return Finding(f"{directory}/{migration.number:04}_{migration.name}.sql", 0, f"does not apply: {error}")

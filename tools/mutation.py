@@ -1,11 +1,10 @@
 """Mutation testing of ``plan/``: ``python -m tools.mutation``, as ``make mutation`` does.
 
-Every mutant of a module (`tools.mutants`) must be noticed by the pure tests: by the files that name the module, else by
-all of ``tests/rules``. Each runs in a process of its own. One with a change inside a function is forked from a process
-that has loaded lash and the tests, and gets the changed function; any other from one that has loaded nothing of lash,
-and imports the changed module. What was found is
-kept in ``.mutation/``, so a run that was interrupted goes on. A survivor is either killed by a new test or listed in
-``tests/proof/mutation/accepted.json`` with the reason why no test can tell it from the original.
+The pure tests must kill every mutant of a module (`tools.mutants`): first the files that name the module, then all of
+``tests/rules``. Each mutant runs in a forked process. A change inside a function is patched into a process that has
+loaded lash and the tests; any other change is imported by a process that has loaded nothing of lash. Results are kept
+in ``.mutation/``, so an interrupted run resumes. A survivor is either killed by a new test or listed in
+``tests/proof/mutation/accepted.json`` with the reason why no test can distinguish it from the original.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _ARGUMENTS: Final = (
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What became of a mutant of this text of its module under these tests."""
+    """The verdict on a mutant, with hashes of its module and of the tests."""
 
     key: str
     line: int
@@ -77,7 +76,7 @@ def module_name(path: Path) -> str:
 
 
 def test_files(module: Path) -> tuple[list[Path], list[Path], list[Path]]:
-    """Return the files of tests that are named after the module, those that import it, and all others."""
+    """Return the test files that are named after the module, the ones that import it, and all others."""
     every = sorted(TESTS.glob("test_*.py"))
     near = [
         path
@@ -94,7 +93,7 @@ def test_files(module: Path) -> tuple[list[Path], list[Path], list[Path]]:
 
 
 def run_mutant(module: Path, mutant: Mutant, *, loaded: bool) -> str:
-    """Return ``killed``, ``survived`` or ``killed by time``; ``loaded`` says that this process has loaded lash."""
+    """Return ``killed``, ``survived`` or ``killed by time``; ``loaded``: this process has loaded lash."""
     pid = os.fork()
     if pid == 0:
         _become(module, mutant, loaded=loaded)
@@ -108,7 +107,7 @@ def run_mutant(module: Path, mutant: Mutant, *, loaded: bool) -> str:
 
 
 class Loaded:
-    """A process that has loaded lash and its pure tests, and forks those that try mutants."""
+    """A process that has loaded lash and its pure tests, and forks a process for each mutant."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         tests = sorted({str(path) for module in files for near in test_files(module)[:2] for path in near})
@@ -143,7 +142,7 @@ class Loaded:
         try:
             _silence()
             pytest.main([*_ARGUMENTS, "--collect-only", *tests])
-            # What is loaded stays: the garbage collector need not look at it in every child.
+            # The garbage collector of a child need not scan the loaded modules.
             gc.freeze()
             with os.fdopen(orders, "rb") as file:
                 for line in file:
@@ -161,7 +160,7 @@ def _silence() -> None:
 
 
 def _change_functions(module: Path, tree: ast.Module) -> bool:
-    """Give the functions of the loaded module the code that they have in the tree; False if it cannot be loaded."""
+    """Patch the functions of the loaded module with the code of the tree; False if the tree cannot be executed."""
     loaded = sys.modules[f"lash.plan.{module_name(module).replace('/', '.')}"]
     changed = ModuleType(loaded.__name__)
     changed.__file__ = loaded.__file__
@@ -194,16 +193,16 @@ def _plain_function(value: object) -> object:
 
 
 def _become(module: Path, mutant: Mutant, *, loaded: bool) -> NoReturn:
-    """Run the tests with the mutant in the module's place, and end this process with what they say."""
+    """Run the tests with the mutant in place of the module, and exit with their verdict."""
     code = _BROKEN
     try:
         _silence()
-        # Of the processor's time, not the clock's: on a busy machine a slow test is no endless one.
+        # CPU time, not wall-clock time: on a busy machine a slow test is not an endless one.
         resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS + 1))
         tree = mutated(module, mutant)
         if not loaded:
             sys.meta_path.insert(0, _Finder(module, tree))
-        # A module that calls its own function while it is loaded may not get that far: noticed, without a test.
+        # A module that calls its own function at import may fail there: killed, without a test.
         code = _KILLED if loaded and not _change_functions(module, tree) else _tests_say(module)
     finally:
         os._exit(code)
@@ -219,13 +218,13 @@ def _tests_say(module: Path) -> int:
         if files:
             code = pytest.main([*_ARGUMENTS, *(str(path) for path in files)])
             if code != pytest.ExitCode.OK:
-                # A module that cannot be imported any more (2) was noticed as well.
+                # A module that cannot be imported any more (2) is killed too.
                 return _KILLED if code in {1, 2} else _BROKEN
     return _SURVIVED
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module, with other code in it than its file has."""
+    """Finds one module, with changed code."""
 
     def __init__(self, path: Path, tree: ast.Module) -> None:
         self._name = f"lash.plan.{module_name(path).replace('/', '.')}"
@@ -251,7 +250,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class Memory:
-    """What was found before. A kill stands while the module is the same; a survivor while the tests are, too."""
+    """Earlier results. A kill is valid while the module is unchanged; a survivor while the tests are, too."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -186,7 +186,7 @@ def one_of_each_area(planted: Sequence[Planted]) -> list[Planted]:
 
 
 def red_checks(root: Path, planted: Sequence[Planted], *, seconds: float) -> dict[str, str]:
-    """Run each distinct check without a bug; return the output of those that do not pass, by check."""
+    """Run each distinct check without a bug; return the output of each failing one, by check."""
     red: dict[str, str] = {}
     with _copy_of(root) as copy:
         for check in sorted({each.check for each in planted}):
@@ -209,7 +209,7 @@ def _results(root: Path, planted: Sequence[Planted], *, seconds: float, verify: 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try every planted bug, or those whose names contain one of the words; 1 if one was not caught."""
+    """Try every planted bug, or the ones whose names contain a given word; 1 if one was not caught."""
     parser = argparse.ArgumentParser(prog="python -m tools.planted", description=main.__doc__)
     parser.add_argument("words", nargs="*", help="only files whose names contain one of these")
     parser.add_argument("--json", action="store_true", help="one JSON object for each, with the output of its check")

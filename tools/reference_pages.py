@@ -93,7 +93,7 @@ def schema_page(root: Path) -> str:
 
 
 def decisions_page(root: Path) -> str:
-    """Return the list of decision records, with the status of those that are no longer current."""
+    """Return the list of decision records, with the status of the ones that are no longer current."""
     lines = ["# Decisions", "", "What was decided, why, and what was considered instead.", ""]
     for path in Repository(root).files("docs/adr", suffixes=(".md",)):
         text = path.read_text(encoding="utf-8")

@@ -55,8 +55,8 @@ class Repository:
 
     def sql_paths(self, backend: str) -> list[Path]:
         """The query files of a backend; migrations are not among them."""
-        folder = self.sql_folder(backend)
-        return query_files(folder) if folder.is_dir() else []
+        directory = self.sql_folder(backend)
+        return query_files(directory) if directory.is_dir() else []
 
     def queries(self, backend: str) -> list[Query]:
         """The queries of the files that can be read; `sql_rules.sql_is_well_formed` reports the others."""
@@ -79,20 +79,20 @@ class Repository:
 
     def migrations(self, backend: str) -> tuple[Migration, ...]:
         """The migrations of a backend; ValueError when their files are misnamed or misnumbered."""
-        folder = self.sql_folder(backend) / "migrations"
-        return read_migrations(folder) if folder.is_dir() else ()
+        directory = self.sql_folder(backend) / "migrations"
+        return read_migrations(directory) if directory.is_dir() else ()
 
-    def files(self, *folders: str, suffixes: tuple[str, ...]) -> Iterator[Path]:
-        """The files below the folders with one of the suffixes, by path; what lies in hidden folders is not ours."""
-        for folder in folders:
-            for parent, children, names in os.walk(self.root / folder):
+    def files(self, *directories: str, suffixes: tuple[str, ...]) -> Iterator[Path]:
+        """The files below the directories with one of the suffixes, by path, without hidden directories."""
+        for directory in directories:
+            for parent, children, names in os.walk(self.root / directory):
                 children[:] = sorted(child for child in children if not child.startswith("."))
                 paths = (Path(parent) / name for name in sorted(names))
                 yield from (path for path in paths if path.suffix in suffixes)
 
-    def modules(self, *folders: str) -> Iterator[tuple[str, ast.Module]]:
-        """The parsed Python files below the folders, with their relative paths."""
-        for path in self.files(*folders, suffixes=(".py",)):
+    def modules(self, *directories: str) -> Iterator[tuple[str, ast.Module]]:
+        """The parsed Python files below the directories, with their relative paths."""
+        for path in self.files(*directories, suffixes=(".py",)):
             yield self.relative(path), ast.parse(path.read_text(encoding="utf-8"))
 
 

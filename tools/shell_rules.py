@@ -75,16 +75,18 @@ def shells_are_written_once(repository: Repository) -> Iterator[Finding]:
 def rows_have_the_same_files(repository: Repository) -> Iterator[Finding]:
     """Both ``rows/`` have the same file names; a file of one backend only lies beside ``rows/``."""
     sqlite, postgres = _names(repository, _SQLITE), _names(repository, _POSTGRES)
-    for folder, missing in ((_SQLITE, postgres - sqlite), (_POSTGRES, sqlite - postgres)):
-        yield from (Finding(f"{folder}/{name}", 0, "only the other backend has this file") for name in sorted(missing))
+    for directory, missing in ((_SQLITE, postgres - sqlite), (_POSTGRES, sqlite - postgres)):
+        yield from (
+            Finding(f"{directory}/{name}", 0, "only the other backend has this file") for name in sorted(missing)
+        )
 
 
-def _names(repository: Repository, folder: str) -> set[str]:
-    return {repository.relative(path)[len(folder) + 1 :] for path in repository.files(folder, suffixes=(".py",))}
+def _names(repository: Repository, directory: str) -> set[str]:
+    return {repository.relative(path)[len(directory) + 1 :] for path in repository.files(directory, suffixes=(".py",))}
 
 
-def _lines(repository: Repository, folder: str) -> Iterator[str]:
-    for path in repository.files(folder, suffixes=(".py",)):
+def _lines(repository: Repository, directory: str) -> Iterator[str]:
+    for path in repository.files(directory, suffixes=(".py",)):
         text = path.read_text(encoding="utf-8")
         counted = _code_lines(ast.parse(text))
         for number, line in enumerate(text.splitlines(), start=1):
@@ -121,10 +123,10 @@ def _span(node: ast.stmt) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def _shared_calls(repository: Repository, folder: str) -> dict[str, tuple[str, int]]:
+def _shared_calls(repository: Repository, directory: str) -> dict[str, tuple[str, int]]:
     """Return where the tree first calls each check and plan function, by its full name."""
     found: dict[str, tuple[str, int]] = {}
-    for path, module in repository.modules(folder):
+    for path, module in repository.modules(directory):
         imported = dict(_imported(module))
         for node in ast.walk(module):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in imported:

@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def page(present: str) -> str:
-    """Return the page with its generated part made anew; what stands before the mark is written by hand."""
+    """Return the page with its generated part replaced; the part before the mark is written by hand."""
     kept, mark, _old = present.partition(BEGIN)
     if not mark:
         raise ValueError(f"{PAGE} has no line {BEGIN}")

@@ -178,14 +178,14 @@ class _Writer:
 
     def _returned(self, module: Module, annotation: ast.expr | None) -> str:
         if annotation is None:
-            raise SystemExit(f"{module.name}: a public function says not what it returns")
+            raise SystemExit(f"{module.name}: a public function has no return annotation")
         if isinstance(annotation, ast.Subscript) and isinstance(annotation.value, ast.Name):
             inner = annotation.slice.elts[0] if isinstance(annotation.slice, ast.Tuple) else annotation.slice
             if annotation.value.id in _STREAMS:
                 self._need(module, inner)
                 return f"Stream[{ast.unparse(inner)}]"
             if annotation.value.id in ("Awaitable", "Coroutine"):
-                raise SystemExit(f"{module.name}: {ast.unparse(annotation)} cannot be told apart from a value")
+                raise SystemExit(f"{module.name}: {ast.unparse(annotation)} cannot be distinguished from a value")
             if annotation.value.id in _HOLDERS and any(each in self._found for each in _names(annotation)):
                 raise SystemExit(f"{module.name}: {ast.unparse(annotation)} holds async objects; nothing unpacks them")
         self._need(module, annotation)

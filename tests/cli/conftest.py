@@ -17,7 +17,7 @@ def backend_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def empty_url(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a database in which lash has never been."""
+    """The URL of a database without lash's tables."""
     if backend_name == "sqlite":
         return f"sqlite:///{tmp_path / 'empty.db'}"
     url: str = request.getfixturevalue("postgres_schema_url")

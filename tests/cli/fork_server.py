@@ -1,7 +1,7 @@
-"""Starts the command many times without importing everything each time.
+"""Runs the command many times without importing everything each time.
 
-A process that has loaded the modules forks for every run, so that a run is a process of its own with its own files,
-folder and environment, as if it had been started afresh. Started by `tests.cli.kit`; it ends when its socket closes.
+A process that has loaded the modules forks for every run. Each run is a process with its own files, directory and
+environment, like a newly started one. `tests.cli.kit` starts the server; it exits when its socket closes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _run(request: dict[str, Any], files: list[int]) -> int:
         os.dup2(file, number)
     os.environ.clear()
     os.environ.update(request["environment"])
-    os.chdir(request["folder"])
+    os.chdir(request["directory"])
     encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
     sys.stdin = io.TextIOWrapper(os.fdopen(0, "rb"), encoding=encoding)
     sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb"), encoding=encoding)

@@ -1,4 +1,4 @@
-"""Running the command as a person would: as a program, through pipes, and on a terminal."""
+"""Running the command as a user would: as a program, through pipes, and on a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ended = subprocess.CompletedProcess[str]
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
 _AGES = re.compile(r"(?<![\w.-])\+?\d+[ydhms](?:\d+[dhms])?(?![\w-])")
-# Makes the terminal that of the command, so that Ctrl-C reaches it as a signal, and becomes the command.
+# Makes the terminal the controlling one, so that Ctrl-C is a signal, then execs the command.
 _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
@@ -40,7 +40,7 @@ _NEUTRAL = (
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this environment without what would change the output, and with these variables."""
+    """Return this environment with these variables and without variables that change the output."""
     kept = {name: value for name, value in os.environ.items() if name not in _NEUTRAL}
     kept["PYTHONPATH"] = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
     return {**kept, "LC_ALL": "C.UTF-8", **(variables or {})}
@@ -51,7 +51,7 @@ def command(*arguments: str) -> list[str]:
 
 
 class _Starter:
-    """Has the command run by a process that has its modules loaded already; see `tests.cli.fork_server`."""
+    """Has the command run by a process that has its modules loaded; see `tests.cli.fork_server`."""
 
     def __init__(self) -> None:
         self._asking, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -65,8 +65,8 @@ class _Starter:
             )
         atexit.register(self.close)
 
-    def run(self, arguments: Sequence[str], variables: dict[str, str], given: str, folder: Path) -> Ended:
-        request = {"arguments": arguments, "environment": variables, "folder": str(folder)}
+    def run(self, arguments: Sequence[str], variables: dict[str, str], given: str, directory: Path) -> Ended:
+        request = {"arguments": arguments, "environment": variables, "directory": str(directory)}
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
             files[0].write(given.encode())
@@ -94,25 +94,25 @@ def run(
     given: str = "",
     cwd: Path | None = None,
 ) -> Ended:
-    """Run the command, away from any terminal, and return how it ended."""
+    """Run the command without a terminal, and return how it ended."""
     named = {"LASH_URL": url} if url is not None else {}
     return _starter().run(arguments, environment({**named, **(variables or {})}), given, cwd or ROOT)
 
 
 def output(*arguments: str, url: str) -> str:
-    """Return what the command writes, which must succeed without a word on standard error."""
+    """Return the output of a command that must succeed with nothing on standard error."""
     ended = run(*arguments, url=url)
     assert (ended.returncode, ended.stderr) == (0, ""), ended
     return ended.stdout
 
 
 def values(*arguments: str, url: str) -> list[Any]:
-    """Return the JSON values that the command writes, one from each line."""
+    """Return the JSON values of the output, one from each line."""
     return [msgspec.json.decode(line) for line in output(*arguments, "--json", url=url).splitlines()]
 
 
 def ageless(text: str) -> str:
-    """Return a table with every age replaced, and what stood around it closed up."""
+    """Return a table with every age replaced, and its padding collapsed."""
     lines = (re.sub(r" {3,}", "   ", _AGES.sub("AGE", line)).rstrip() for line in text.splitlines())
     return "\n".join(lines)
 
@@ -131,7 +131,7 @@ class Terminal:
         while wanted not in self.text:
             assert time.monotonic() < deadline, self.text
             if not self._read() and self._process.poll() is not None and not self._read():
-                raise AssertionError(f"it ended before it said {wanted!r}: {self.text!r}")
+                raise AssertionError(f"the command ended before it printed {wanted!r}: {self.text!r}")
         return self.text
 
     def type(self, text: str) -> None:
@@ -157,7 +157,7 @@ class Terminal:
         try:
             chunk = os.read(self._screen, 65_536)
         except OSError:
-            # Linux says so when the last program has left the terminal.
+            # EIO on Linux: the last program has closed the terminal.
             return False
         self.text += chunk.decode().replace("\r\n", "\n")
         return bool(chunk)

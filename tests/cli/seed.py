@@ -17,7 +17,7 @@ APPROVE = lash.EventType(name="signal.approve")
 
 @dataclasses.dataclass(frozen=True)
 class Seeded:
-    """Where the storage is, and the names in it that nobody can choose."""
+    """The URL of the storage, and the generated ids in it."""
 
     url: str
     batch: str
@@ -53,7 +53,7 @@ async def fill(storage: lash.Storage, url: str = "") -> Seeded:
 
 
 async def _conversation(storage: lash.Storage) -> None:
-    """Session support-42: a question, an answer that was tried twice, and a third message on the second answer."""
+    """Session support-42: a question, two attempts at an answer, and a message after the second."""
     await storage.sessions.create("support-42", name="A refund", model="m")
     session = storage.session("support-42")
     first = (node("ask", None, "Where is my money?"), node("curt", "ask", "Wait.", role=lash.Role.ASSISTANT))
@@ -64,7 +64,7 @@ async def _conversation(storage: lash.Storage) -> None:
 
 
 async def _dead_letter(storage: lash.Storage) -> str:
-    """One message to support-42 that was given up after a recorded step, and one whose first attempt failed."""
+    """A dead letter of support-42 with a recorded step, and a message whose first attempt failed."""
     sent = [await _send(storage, text) for text in ("Now!", "And the other one?")]
     lease = acquired(await storage.leases.claim("support-42", owner("worker"), ttl_ms=60_000))
     scope = lash.model.TurnScope(session_id="support-42", turn_id=f"turn:{sent[0]}")
@@ -104,7 +104,7 @@ async def _processes(storage: lash.Storage) -> None:
 
 
 async def _sources(storage: lash.Storage) -> None:
-    """The host watches order.paid, and has a schedule."""
+    """The host subscribes to order.paid, and has a schedule."""
     source_key = storage.triggers.source_key("order.paid")
     await storage.triggers.register(trigger("on-paid", source_type="order.paid", source_key=source_key, label="ship"))
     await storage.schedules.register(

@@ -1,4 +1,4 @@
-"""What the command does to a storage, seen through the storage itself."""
+"""The effects of commands on a storage, read through the storage itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def ask(url: str, question: Callable[[lash.Storage], Awaitable[T]]) -> T:
-    """Open the storage and ask it something."""
+    """Open the storage and read from it."""
 
     async def asking() -> T:
         async with await lash.open(url, migrate=False) as storage:
@@ -31,7 +31,7 @@ def ask(url: str, question: Callable[[lash.Storage], Awaitable[T]]) -> T:
 
 
 def test_init_creates_once_and_says_so(empty_url: str) -> None:
-    """The first init creates, the second finds all as it should be; a dry run of migrate applies nothing."""
+    """The first init creates, the second changes nothing; a dry run of migrate applies nothing."""
     (dry,) = values("db", "migrate", "--dry-run", url=empty_url)
     assert (dry["created"], dry["dry_run"]) == (False, True)
     assert dry["migrations"][0] == "0001_sessions"
@@ -43,12 +43,12 @@ def test_init_creates_once_and_says_so(empty_url: str) -> None:
 
 
 def test_removing_asks_unless_told(seeded: Seeded) -> None:
-    """Nothing is removed by a dry run, nor without --yes where nobody can be asked, nor if one name is unknown."""
+    """Nothing is removed by a dry run, without --yes and a terminal, or if one name is unknown."""
     dry = run("sessions", "rm", "support-42", "--dry-run", url=seeded.url)
     assert (dry.returncode, dry.stdout) == (0, "would delete support-42: 4 nodes, 1 queued batch\n")
     assert run("sessions", "rm", "support-42", url=seeded.url).returncode == 2
-    both = run("sessions", "rm", "support-42", "nobody", "--yes", url=seeded.url)
-    assert (both.returncode, both.stderr) == (3, "lash: 'nobody' does not exist; nothing was removed\n")
+    both = run("sessions", "rm", "support-42", "unknown", "--yes", url=seeded.url)
+    assert (both.returncode, both.stderr) == (3, "lash: 'unknown' does not exist; nothing was removed\n")
     assert ask(seeded.url, lambda storage: storage.sessions.open("support-42")) is not None
     gone = run("sessions", "rm", "support-42", "--yes", url=seeded.url)
     assert (gone.returncode, gone.stdout) == (0, "deleted support-42\n")
@@ -56,7 +56,7 @@ def test_removing_asks_unless_told(seeded: Seeded) -> None:
 
 
 def test_fork_continues_from_a_node(seeded: Seeded) -> None:
-    """A fork has the path to the node; forking again is harmless, and an id that is taken is a conflict."""
+    """A fork has the path to the node; forking again is idempotent, and a taken id is a conflict."""
     made = run("sessions", "fork", "support-42", "curtly", "--node", "curt", "--name", "Curt", url=seeded.url)
     assert (made.returncode, made.stdout) == (0, "forked support-42 as curtly\n")
     assert [each["node_id"] for each in values("sessions", "tree", "curtly", url=seeded.url)] == ["ask", "curt"]
@@ -67,7 +67,7 @@ def test_fork_continues_from_a_node(seeded: Seeded) -> None:
 
 
 def test_a_signal_with_a_key_is_sent_once(seeded: Seeded) -> None:
-    """Two signals of one key are one event; its payload is what was given, also on standard input."""
+    """Two signals with one key are one event with the given payload, also from standard input."""
     sent = run("signal", "research-7", "approve", '{"by": "ada"}', "--key", "k", url=seeded.url)
     assert (sent.returncode, sent.stdout) == (0, "signal approve is event 3 of research-7\n")
     again = run("signal", "research-7", "approve", "-", "--key", "k", url=seeded.url, given='{"by": "ada"}')
@@ -78,7 +78,7 @@ def test_a_signal_with_a_key_is_sent_once(seeded: Seeded) -> None:
 
 
 def test_cancel_asks_a_process_to_stop(seeded: Seeded) -> None:
-    """The request and its reason are durable; a process that has ended cannot be cancelled."""
+    """The request and its reason are durable; an ended process cannot be cancelled."""
     asked = run("cancel", "research-7", "--reason", "enough", url=seeded.url)
     assert (asked.returncode, asked.stdout) == (0, "asked process research-7 to stop\n")
     record = ask(seeded.url, lambda storage: storage.processes.get("research-7"))
@@ -90,7 +90,7 @@ def test_cancel_asks_a_process_to_stop(seeded: Seeded) -> None:
 
 
 def test_cancel_of_a_turn_is_queued_for_the_session(seeded: Seeded) -> None:
-    """The order lies in the session's queue with its reason; a session at rest has nothing to cancel."""
+    """The command is queued with its reason; a session without a turn has nothing to cancel."""
     asked = run("cancel", "--session", "support-42", "--reason", "enough", url=seeded.url)
     assert (asked.returncode, asked.stdout) == (0, "asked the turn of session support-42 to stop\n")
     (order,) = ask(seeded.url, lambda storage: storage.queue.list("support-42"))[-1].payloads
@@ -99,12 +99,12 @@ def test_cancel_of_a_turn_is_queued_for_the_session(seeded: Seeded) -> None:
     ask(seeded.url, lambda storage: storage.sessions.create("quiet"))
     quiet = run("cancel", "--session", "quiet", url=seeded.url)
     assert (quiet.returncode, quiet.stderr) == (4, "lash: session 'quiet' has no running turn\n")
-    assert run("cancel", "--session", "nobody", url=seeded.url).returncode == 3
-    assert ask(seeded.url, lambda storage: storage.sessions.open("nobody")) is None
+    assert run("cancel", "--session", "unknown", url=seeded.url).returncode == 3
+    assert ask(seeded.url, lambda storage: storage.sessions.open("unknown")) is None
 
 
 def test_dead_letters_are_requeued_and_discarded(seeded: Seeded) -> None:
-    """A requeued letter is queued again under its id; one that was discarded is gone."""
+    """A requeued letter is queued again under its id; a discarded one is gone."""
     assert run("queue", "requeue", "support-42", seeded.batch, url=seeded.url).stdout == f"requeued {seeded.batch}\n"
     queued = ask(seeded.url, lambda storage: storage.queue.list("support-42"))
     assert queued[-1].batch_id == seeded.batch
@@ -114,7 +114,7 @@ def test_dead_letters_are_requeued_and_discarded(seeded: Seeded) -> None:
 
 
 def test_discard_removes_a_dead_letter_for_good(seeded: Seeded) -> None:
-    """Only --yes removes it; a dry run says what would go."""
+    """Only --yes removes it; a dry run lists it."""
     dry = run("queue", "discard", "support-42", "--all", "--dry-run", url=seeded.url)
     assert dry.stdout == f"would discard {seeded.batch}\n"
     assert run("queue", "discard", "support-42", "--all", url=seeded.url).returncode == 2
@@ -139,7 +139,7 @@ def test_triggers_are_switched_and_emitted_to(seeded: Seeded) -> None:
 
 
 def test_a_rejected_delivery_ends_with_1(seeded: Seeded) -> None:
-    """What happened is recorded, and a script learns that not all of it was started."""
+    """The occurrence is recorded, and the exit code reports the rejected delivery."""
 
     async def strict(storage: lash.Storage) -> None:
         source_key = storage.triggers.source_key("order.paid")
@@ -154,7 +154,7 @@ def test_a_rejected_delivery_ends_with_1(seeded: Seeded) -> None:
 
 
 def test_waits_are_resolved_once(seeded: Seeded) -> None:
-    """The first resolution stands; another one is a conflict, and a key that was changed is unknown."""
+    """The first resolution stands; a second one is a conflict, and a changed key is unknown."""
     first = run("waits", "resolve", "-", '{"approved": true}', url=seeded.url, given=f"{seeded.key}\n")
     assert (first.returncode, first.stdout) == (0, "resolved\n")
     second = run("waits", "resolve", seeded.key, "--reject", "no", url=seeded.url)
@@ -168,7 +168,7 @@ def test_waits_are_resolved_once(seeded: Seeded) -> None:
 
 
 def test_prune_counts_asks_and_forgets(seeded: Seeded) -> None:
-    """A dry run counts what is old and keeps it; pruning removes the kinds that were named, once."""
+    """A dry run only counts; pruning removes the named kinds, once."""
     everything = ("db", "prune", "--older-than", "0s")
     (found,) = values(*everything, "--dry-run", url=seeded.url)
     assert found["dry_run"]
@@ -184,25 +184,25 @@ def test_prune_counts_asks_and_forgets(seeded: Seeded) -> None:
 
 @pytest.mark.parametrize("age", ["", "30", "d", "3w", "-1d", "1.5h", "1d2h"])
 def test_what_is_no_age_prunes_nothing(age: str) -> None:
-    """The usage is explained, before a storage is opened."""
+    """The usage is shown before a storage is opened."""
     ended = run("db", "prune", "--older-than", age, "--yes", url="sqlite:///none.db")
     assert ended.returncode == 2
     assert "expected a number and one of y, d, h, m, s" in ended.stderr
 
 
 def test_vacuum_deletes_removed_nodes(seeded: Seeded) -> None:
-    """Nodes that were removed are counted once and then gone; a dry run leaves them."""
+    """Removed nodes are counted once and then gone; a dry run keeps them."""
     ask(seeded.url, lambda storage: storage.session("support-42").tombstone(["curt"]))
     assert run("db", "vacuum", "--dry-run", url=seeded.url).stdout == "would delete 1 removed node of 1 session\n"
     assert run("db", "vacuum", url=seeded.url).returncode == 2
     (first,) = values("db", "vacuum", "--yes", url=seeded.url)
     (second,) = values("db", "vacuum", "support-42", "--yes", url=seeded.url)
     assert (first["removed_node_count"], second["removed_node_count"]) == (1, 0)
-    assert run("db", "vacuum", "nobody", "--yes", url=seeded.url).returncode == 3
+    assert run("db", "vacuum", "unknown", "--yes", url=seeded.url).returncode == 3
 
 
 def test_report_counts_rows(seeded: Seeded) -> None:
-    """The report names every noun; on SQLite, where rows are exact, it counts them."""
+    """The report names every noun; on SQLite, where counts are exact, it counts rows."""
     (told,) = values("db", "report", url=seeded.url)
     assert {"session", "node", "process", "queue", "trigger"} <= told["nouns"].keys()
     if seeded.url.startswith("sqlite"):
@@ -210,30 +210,30 @@ def test_report_counts_rows(seeded: Seeded) -> None:
 
 
 def test_the_holder_of_a_lease_is_shown_without_its_token(seeded: Seeded) -> None:
-    """People see who works on a session; what would let them act as the worker is not shown."""
+    """The output names the worker of a session, but not the token that would let a user act as it."""
     claim = functools.partial(_claim, session_id="support-42")
     lease = acquired(ask(seeded.url, claim))
     shown = run("sessions", "show", "support-42", url=seeded.url).stdout
     told = run("sessions", "show", "support-42", "--json", url=seeded.url).stdout
-    assert "worker:        somebody, until " in shown
-    assert '"owner_id":"somebody"' in told
+    assert "worker:        worker-7, until " in shown
+    assert '"owner_id":"worker-7"' in told
     assert lease.token not in shown + told
 
 
 async def _claim(storage: lash.Storage, session_id: str) -> lash.model.Acquired | lash.model.Busy:
-    return await storage.leases.claim(session_id, owner("somebody"), ttl_ms=60_000)
+    return await storage.leases.claim(session_id, owner("worker-7"), ttl_ms=60_000)
 
 
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
 def test_completion_scripts_name_the_program(shell_name: str, tmp_path: Path) -> None:
-    """The script asks the program itself for what can be typed next; without a storage."""
+    """The script calls the program for completions; it needs no storage."""
     ended = run("completion", shell_name, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert f"_LASH_COMPLETE={shell_name}_complete" in ended.stdout
 
 
 def test_completion_answers_what_can_be_typed_next() -> None:
-    """A shell that asks gets the commands and options that fit."""
+    """A completion request returns the matching commands and options."""
     asked = {"_LASH_COMPLETE": "bash_complete", "COMP_WORDS": "lash sessions f", "COMP_CWORD": "2"}
     ended = run(variables=asked)
     assert (ended.returncode, ended.stdout) == (0, "plain,fork\n")

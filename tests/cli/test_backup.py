@@ -1,4 +1,4 @@
-"""Copies of a SQLite storage that are whole, and storages that are put back."""
+"""Backups of a SQLite storage, and restored storages."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def here(tmp_path: Path) -> Seeded:
 
 
 def contents(url: str) -> list[object]:
-    """What lists and logs tell of a storage."""
+    """Return what lists and logs show of a storage."""
     lists = (("sessions", "ls"), ("sessions", "tree", "support-42"), ("ps", "-a"), ("logs", "research-7"))
     return [values(*arguments, url=url) for arguments in (*lists, ("queue", "dead"), ("triggers", "ls"))]
 
 
 def test_a_backup_can_be_restored_elsewhere(here: Seeded, tmp_path: Path) -> None:
-    """What was backed up is all there in the storage that was restored, and nothing but the named files is left."""
+    """A restored storage has everything that was backed up, and only the named files are left."""
     copy, restored = tmp_path / "copy.db", f"sqlite:///{tmp_path / 'restored.db'}"
     (made,) = values("db", "backup", str(copy), url=here.url)
     assert made["bytes"] == copy.stat().st_size
@@ -41,7 +41,7 @@ def test_a_backup_can_be_restored_elsewhere(here: Seeded, tmp_path: Path) -> Non
 
 
 def test_a_backup_is_one_moment_while_others_write(here: Seeded, tmp_path: Path) -> None:
-    """A copy made while a writer commits is whole: every session in it has exactly its commits so far."""
+    """A backup during commits is consistent: every session in it has exactly its commits so far."""
     stop = tmp_path / "stop"
     program = (
         "import asyncio, pathlib, sys, lash\n"
@@ -79,7 +79,7 @@ async def _is_whole(url: str) -> None:
 
 
 def test_nothing_is_overwritten(here: Seeded, tmp_path: Path) -> None:
-    """A name that is taken is a conflict, and what is there stays as it is."""
+    """A taken name is a conflict, and the existing file is not changed."""
     taken = tmp_path / "taken"
     taken.write_text("mine")
     ended = run("db", "backup", str(taken), url=here.url)
@@ -87,7 +87,7 @@ def test_nothing_is_overwritten(here: Seeded, tmp_path: Path) -> None:
 
 
 def test_restoring_keeps_what_was_there(here: Seeded, tmp_path: Path) -> None:
-    """The storage is as it was backed up, and the one that stood in its place is kept beside it, whole."""
+    """The storage has the content of the backup, and the replaced file is kept beside it."""
     copy = tmp_path / "copy.db"
     assert run("db", "backup", str(copy), url=here.url).returncode == 0
     assert run("sessions", "rm", "support-42", "--yes", url=here.url).returncode == 0
@@ -101,7 +101,7 @@ def test_restoring_keeps_what_was_there(here: Seeded, tmp_path: Path) -> None:
 
 
 def test_a_storage_in_use_is_not_replaced(here: Seeded, tmp_path: Path) -> None:
-    """While somebody has the storage open, restoring is a conflict and changes nothing."""
+    """While another process has the storage open, restoring is a conflict and changes nothing."""
     copy = tmp_path / "copy.db"
     assert run("db", "backup", str(copy), url=here.url).returncode == 0
     following = subprocess.Popen(
@@ -145,7 +145,7 @@ def test_postgres_is_told_the_command_to_use(postgres_schema_url: str) -> None:
 
 
 def test_ctrl_c_leaves_no_partial_copy(here: Seeded, tmp_path: Path) -> None:
-    """A backup that is interrupted leaves neither the copy nor a part of it."""
+    """An interrupted backup leaves neither the copy nor a part of it."""
     asyncio.run(_grow(here.url))
     with terminal("db", "backup", str(tmp_path / "copy.db"), url=here.url) as screen:
         deadline = time.monotonic() + PATIENCE_S
@@ -153,7 +153,7 @@ def test_ctrl_c_leaves_no_partial_copy(here: Seeded, tmp_path: Path) -> None:
             assert time.monotonic() < deadline
         screen.type("\x03")
         code = screen.end()
-    # A machine that is fast enough has finished before it noticed.
+    # A fast machine may finish before the signal arrives.
     assert code in (0, 130), screen.text
     assert "Traceback" not in screen.text
     assert {file.name for file in tmp_path.glob("copy.db*")} == ({"copy.db"} if code == 0 else set())

@@ -1,4 +1,4 @@
-"""What goes wrong: one line, an exit code that means something, and no secrets."""
+"""Errors: one line, a meaningful exit code, and no secrets."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ SECRET = "s3cr3t-pass"
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("sessions", "show", "nobody"), 3),
-        (("sessions", "tree", "nobody"), 3),
-        (("sessions", "fork", "nobody", "new"), 3),
-        (("sessions", "rm", "nobody", "--yes"), 3),
-        (("logs", "nobody"), 3),
-        (("logs", "nobody", "--tail", "3"), 3),
-        (("logs", "nobody", "--follow"), 3),
-        (("signal", "nobody", "go"), 3),
-        (("cancel", "nobody"), 3),
-        (("effects", "ls", "nobody"), 3),
-        (("effects", "ls", "--session", "nobody", "--turn", "t"), 3),
-        (("queue", "ls", "nobody"), 3),
-        (("queue", "requeue", "nobody", "b"), 3),
-        (("triggers", "disable", "nobody"), 3),
+        (("sessions", "show", "unknown"), 3),
+        (("sessions", "tree", "unknown"), 3),
+        (("sessions", "fork", "unknown", "new"), 3),
+        (("sessions", "rm", "unknown", "--yes"), 3),
+        (("logs", "unknown"), 3),
+        (("logs", "unknown", "--tail", "3"), 3),
+        (("logs", "unknown", "--follow"), 3),
+        (("signal", "unknown", "go"), 3),
+        (("cancel", "unknown"), 3),
+        (("effects", "ls", "unknown"), 3),
+        (("effects", "ls", "--session", "unknown", "--turn", "t"), 3),
+        (("queue", "ls", "unknown"), 3),
+        (("queue", "requeue", "unknown", "b"), 3),
+        (("triggers", "disable", "unknown"), 3),
         (("waits", "resolve", "tampered"), 3),
         (("signal", "report-3", "go"), 2),
         (("signal", "research-7", "approve", "{"), 2),
@@ -55,7 +55,7 @@ SECRET = "s3cr3t-pass"
     ],
 )
 def test_a_mistake_is_one_line_and_a_code(arguments: tuple[str, ...], code: int, seeded: Seeded) -> None:
-    """Whatever is wrong, standard output stays empty and standard error has one line without a traceback."""
+    """Every error leaves standard output empty and writes one line without a traceback to standard error."""
     ended = run(*arguments, url=seeded.url)
     assert (ended.returncode, ended.stdout) == (code, ""), ended.stderr
     assert ended.stderr.startswith("lash: ")
@@ -63,7 +63,7 @@ def test_a_mistake_is_one_line_and_a_code(arguments: tuple[str, ...], code: int,
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         (None, "no storage given; use --url or set LASH_URL"),
         ("", "no storage given; use --url or set LASH_URL"),
@@ -71,23 +71,23 @@ def test_a_mistake_is_one_line_and_a_code(arguments: tuple[str, ...], code: int,
         ("mysql://u:p@h/d", "expected a URL"),
         ("sqlite://", "is in the memory of one program"),
         ("sqlite:///:memory:", "is in the memory of one program"),
-        ("sqlite:///no/such/folder/a.db", "no storage at this URL"),
-        ("sqlite:///a.db?odd=1", "no option of a sqlite URL"),
+        ("sqlite:///no/such/directory/a.db", "no storage at this URL"),
+        ("sqlite:///a.db?odd=1", "unknown option 'odd' of a sqlite URL"),
         ("postgresql://h:x/d", "malformed"),
         ("postgresql://h/d?odd=1", "unknown PostgreSQL option 'odd'"),
     ],
 )
-def test_a_url_that_names_no_storage_is_explained(url: str | None, told: str, tmp_path: Path) -> None:
-    """The message says what is wrong with the URL, or that there is none."""
+def test_a_url_that_names_no_storage_is_explained(url: str | None, message: str, tmp_path: Path) -> None:
+    """The message says what is wrong with the URL, or that it is missing."""
     ended = run("ps", url=url, cwd=tmp_path)
     assert ended.returncode == (6 if "no/such" in (url or "") else 2), ended.stderr
-    assert told in ended.stderr
+    assert message in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_option_beats_the_variable_on_either_side(tmp_path: Path) -> None:
-    """--url counts before and behind the name of the command, and before LASH_URL."""
+    """--url works before and after the command's name, and takes precedence over LASH_URL."""
     url = f"sqlite:///{tmp_path / 'here.db'}"
     assert run("init", "--url", url, url="postgresql://nowhere/none").returncode == 0
     assert run("--url", url, "--json", "ps", url="postgresql://nowhere/none").returncode == 0
@@ -123,22 +123,22 @@ def test_no_password_is_ever_printed(shape: str, debug: tuple[str, ...], tmp_pat
 
 
 def test_a_server_that_does_not_answer_is_unavailable() -> None:
-    """A script can tell from the code that trying again later may help."""
+    """The exit code shows a script that a retry may help."""
     ended = run("ps", url=f"postgresql://ada@127.0.0.1:{_free_port()}/agents")
     assert ended.returncode == 5, ended.stderr
     assert "127.0.0.1" in ended.stderr
 
 
 def test_debug_shows_where_an_error_came_from(seeded: Seeded) -> None:
-    """Without --debug there is no traceback; with it there is, and the line comes last."""
-    ended = run("sessions", "show", "nobody", "--debug", url=seeded.url)
+    """Only --debug shows a traceback; the error line comes last."""
+    ended = run("sessions", "show", "unknown", "--debug", url=seeded.url)
     assert ended.returncode == 3
     assert ended.stderr.startswith("Traceback")
-    assert ended.stderr.splitlines()[-1] == "lash: session 'nobody' does not exist"
+    assert ended.stderr.splitlines()[-1] == "lash: session 'unknown' does not exist"
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
-    """A file that is no storage is refused and not changed."""
+    """A file that is not a storage is refused and not changed."""
     text = tmp_path / "notes.db"
     text.write_text("these are notes\n" * 100)
     other = tmp_path / "other.db"
@@ -153,7 +153,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
 
 
 async def test_a_newer_schema_is_refused(seeded: Seeded) -> None:
-    """An old command does not touch a storage that a newer one has migrated."""
+    """An old command does not touch a storage that a newer version has migrated."""
     await raw(seeded.url, "INSERT INTO lash_migrations SELECT 9999, 'future', 1")
     ended = await asyncio.to_thread(run, "ps", url=seeded.url)
     assert ended.returncode == 6
@@ -161,7 +161,7 @@ async def test_a_newer_schema_is_refused(seeded: Seeded) -> None:
 
 
 async def test_damage_is_told_and_never_left_out(seeded: Seeded) -> None:
-    """A node that cannot be read fails the command that needs it, and `db check` names the session."""
+    """An unreadable node fails the command that needs it, and `db check` names the session."""
     await raw(seeded.url, "UPDATE lash_nodes SET body = '{' WHERE node_id = 'kind'")
     shown = await asyncio.to_thread(run, "sessions", "show", "support-42", url=seeded.url)
     assert shown.returncode == 1
@@ -172,7 +172,7 @@ async def test_damage_is_told_and_never_left_out(seeded: Seeded) -> None:
 
 
 def test_doctor_finds_what_is_wrong(seeded: Seeded, tmp_path: Path) -> None:
-    """All is well with a storage of this version; one that is not there fails, and the rest is still told."""
+    """A storage of this version passes; a missing one fails, and the other checks still run."""
     well = run("doctor", url=seeded.url)
     assert (well.returncode, well.stderr) == (0, "")
     for expected in ("connection", "schema", "durability       ok      durable", "clock            ok"):
@@ -186,11 +186,11 @@ def test_doctor_finds_what_is_wrong(seeded: Seeded, tmp_path: Path) -> None:
 
 def test_doctor_finds_the_other_distribution(tmp_path: Path) -> None:
     """A distribution named ``lash`` that installed files into the package is a failure, with the remedy."""
-    folder = tmp_path / "lash-1.3.1.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: lash\nVersion: 1.3.1\n")
+    directory = tmp_path / "lash-1.3.1.dist-info"
+    directory.mkdir()
+    (directory / "METADATA").write_text("Metadata-Version: 2.1\nName: lash\nVersion: 1.3.1\n")
     for installed, is_over in (("_lash.pth,,\n", False), ("lash/__init__.py,,\n", True)):
-        (folder / "RECORD").write_text(installed)
+        (directory / "RECORD").write_text(installed)
         variables = environment()
         variables["PYTHONPATH"] = os.pathsep.join((str(tmp_path), variables["PYTHONPATH"]))
         ended = subprocess.run(command("doctor"), env=variables, capture_output=True, text=True, check=False)
@@ -223,7 +223,7 @@ def test_without_the_postgres_extra_the_command_says_what_to_install() -> None:
 
 
 def test_pending_migrations_are_told_with_the_command_to_run(tmp_path: Path) -> None:
-    """A storage of an older version is not migrated behind one's back."""
+    """A storage of an older version is not migrated implicitly."""
     from lash.sqlite.schema import APPLICATION_ID, MIGRATIONS
     from lash.sqlkit.migrations import load_migrations
 
@@ -243,12 +243,12 @@ def test_pending_migrations_are_told_with_the_command_to_run(tmp_path: Path) -> 
 
 
 def test_json_errors_leave_standard_output_empty(seeded: Seeded) -> None:
-    """A program that reads JSON never has to parse a message."""
-    ended = run("sessions", "show", "nobody", "--json", url=seeded.url)
+    """A program that reads JSON never has to parse an error message."""
+    ended = run("sessions", "show", "unknown", "--json", url=seeded.url)
     assert (ended.returncode, ended.stdout) == (3, "")
 
 
 def test_a_schema_of_ones_own_is_a_storage_of_its_own(postgres_schema_url: str) -> None:
-    """The schema in the URL decides which storage is meant."""
+    """The schema in the URL selects the storage."""
     assert run("init", url=postgres_schema_url).returncode == 0
     assert run("ps", url=with_parameters(postgres_schema_url, schema="lash_of_nobody")).returncode == 6

@@ -24,7 +24,7 @@ APPLICATION = "import os\n\nimport lash\n\napp = lash.App(os.environ['LASH_URL']
 
 
 def leaves(group: click.Group = root, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
-    """Every command that does something, with the words that name it."""
+    """Return every command that is not a group, with its words."""
     context = click.Context(group)
     for name in group.list_commands(context):
         found = group.get_command(context, name)
@@ -39,8 +39,8 @@ LEAVES = dict(leaves())
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with ``lash`` on its path and an application to run."""
+def directory(tmp_path: Path) -> Path:
+    """A directory with ``lash`` on its path and an application to run."""
     programs = tmp_path / "bin"
     programs.mkdir()
     script = programs / "lash"
@@ -52,17 +52,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", [name for name in LEAVES if name != "worker"])
-def test_examples_succeed(name: str, seeded: Seeded, folder: Path) -> None:
-    """What the help of a command shows can be typed, in the order in which it stands there, and succeeds."""
+def test_examples_succeed(name: str, seeded: Seeded, directory: Path) -> None:
+    """The examples in the help of a command run in their order, and succeed."""
     if name == "db restore":
-        made = run("db", "backup", "agents-backup.db", url=_other_storage(folder), cwd=folder)
+        made = run("db", "backup", "agents-backup.db", url=_other_storage(directory), cwd=directory)
         assert made.returncode == 0, made.stderr
-    variables = environment({**seeded.variables, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"})
+    variables = environment({**seeded.variables, "PATH": f"{directory / 'bin'}:/usr/bin:/bin"})
     for example in LEAVES[name].examples:
         ended = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {example}"],
             env=variables,
-            cwd=folder,
+            cwd=directory,
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
@@ -72,19 +72,19 @@ def test_examples_succeed(name: str, seeded: Seeded, folder: Path) -> None:
         assert ended.returncode == (2 if refused else 0), (example, ended.stdout, ended.stderr)
 
 
-def _other_storage(folder: Path) -> str:
-    url = f"sqlite:///{folder / 'other.db'}"
+def _other_storage(directory: Path) -> str:
+    url = f"sqlite:///{directory / 'other.db'}"
     assert run("init", url=url).returncode == 0
     return url
 
 
-def test_example_of_the_worker_works_until_it_is_told_to_stop(seeded: Seeded, folder: Path) -> None:
-    """``lash worker`` works until SIGTERM and then ends with 0."""
+def test_example_of_the_worker_works_until_it_is_told_to_stop(seeded: Seeded, directory: Path) -> None:
+    """``lash worker`` works until SIGTERM and then exits with 0."""
     (example, *_) = LEAVES["worker"].examples
-    variables = environment({**seeded.variables, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"})
-    log = folder / "worker.log"
+    variables = environment({**seeded.variables, "PATH": f"{directory / 'bin'}:/usr/bin:/bin"})
+    log = directory / "worker.log"
     with log.open("wb") as stderr:
-        worker = subprocess.Popen(["bash", "-c", f"exec {example}"], env=variables, cwd=folder, stderr=stderr)
+        worker = subprocess.Popen(["bash", "-c", f"exec {example}"], env=variables, cwd=directory, stderr=stderr)
     try:
         deadline = time.monotonic() + PATIENCE_S
         while "working" not in log.read_text():
@@ -100,7 +100,7 @@ def test_example_of_the_worker_works_until_it_is_told_to_stop(seeded: Seeded, fo
 
 @pytest.mark.parametrize("group", sorted({name.rpartition(" ")[0] for name in LEAVES}))
 def test_lists_of_commands_cut_nothing(group: str) -> None:
-    """What they say of a command is a clause of its help, whole."""
+    """The summary of a command in lists is a whole clause of its help."""
     listed = run(*group.split(), "--help").stdout.partition("\nCommands:\n")[2]
     assert len(listed.splitlines()) > 0
     assert "..." not in listed
@@ -108,7 +108,7 @@ def test_lists_of_commands_cut_nothing(group: str) -> None:
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_command_has_help_and_an_example_of_itself(name: str) -> None:
-    """The help of a command says what it does and shows it being used."""
+    """The help of a command describes it and has an example."""
     leaf = LEAVES[name]
     assert leaf.help
     assert leaf.examples

@@ -11,7 +11,7 @@ from tests.cli.kit import environment, run
 DRIVERS = {"apsw", "asyncpg", "obstore", "cronsim", "jsonschema_rs"}
 
 HEAVY = {"email", "http", "multiprocessing", "rich", "sqlite3", "unittest", "xml", "zipfile"}
-"""Modules of others that take long to load, and that nothing which is typed often has a use for."""
+"""Third-party modules that load slowly and that no common command needs."""
 
 STORES = ("lash.sqlite", "lash.postgres", "lash.runtime", "lash.plan", "lash.stores")
 
@@ -28,7 +28,7 @@ def loaded(*arguments: str, url: str = "") -> set[str]:
 
 
 def test_help_and_completion_load_no_driver_and_no_event_loop() -> None:
-    """What needs no storage loads nothing of it."""
+    """Commands without a storage load none of its modules."""
     for arguments in (("--help",), ("sessions", "--help"), ("ps", "--help"), ("--version",), ("completion", "bash")):
         modules = loaded(*arguments)
         assert "lash.cli.root" in modules

@@ -1,4 +1,4 @@
-"""What the command shows: tables for people, JSON for programs."""
+"""The output of commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.factories.session import append, chain, commit, node
 
 
 def test_sessions_are_listed(seeded: Seeded) -> None:
-    """A list of sessions has what a picker shows."""
+    """The list of sessions has the columns of a picker."""
     assert ageless(output("sessions", "ls", url=seeded.url)) == (
         "SESSION   NAME   REVISION   MESSAGES   UPDATED   FIRST MESSAGE\n"
         "support-42   A refund   2   2   AGE   Where is my money?"
@@ -23,7 +23,7 @@ def test_sessions_are_listed(seeded: Seeded) -> None:
 
 
 def test_tree_draws_branches_and_marks_the_active_path(seeded: Seeded) -> None:
-    """The active path goes straight down; the answer that was replaced stands beside it."""
+    """The active path is a straight line; the replaced answer is a branch."""
     assert output("sessions", "tree", "support-42", url=seeded.url) == (
         "support-42  revision 2  root\n"
         "● ask  user: Where is my money?\n"
@@ -34,7 +34,7 @@ def test_tree_draws_branches_and_marks_the_active_path(seeded: Seeded) -> None:
 
 
 def test_tree_of_many_branches(backend_url: str) -> None:
-    """Branches of branches, several roots, and a head that is no tip are drawn as they are."""
+    """Nested branches, several roots, and a head that is not a leaf are drawn."""
 
     async def fill() -> None:
         async with await lash.open(backend_url) as storage:
@@ -65,14 +65,14 @@ def test_tree_of_many_branches(backend_url: str) -> None:
 
 
 def test_tree_without_line_signs_uses_plain_letters(seeded: Seeded) -> None:
-    """Where the output cannot show the signs, the tree is drawn with ASCII, and other text is escaped."""
+    """If the encoding lacks the line characters, the tree is ASCII, and other text is escaped."""
     ended = run("sessions", "tree", "support-42", url=seeded.url, variables={"PYTHONIOENCODING": "ascii"})
     assert ended.returncode == 0
     assert ended.stdout.splitlines()[1:3] == ["* ask  user: Where is my money?", "|-o curt  assistant: Wait."]
 
 
 def test_show_tells_the_conversation(seeded: Seeded) -> None:
-    """A session is shown with what is current, what waits, and its messages."""
+    """A session is shown with its head, its queue and its messages."""
     shown = output("sessions", "show", "support-42", url=seeded.url)
     for expected in ("revision:      2", "head:          thanks", "tokens:        15 by turn (m)", "dead letters:  1"):
         assert expected in shown
@@ -83,7 +83,7 @@ def test_show_tells_the_conversation(seeded: Seeded) -> None:
 
 
 def test_processes_are_listed(seeded: Seeded) -> None:
-    """Without options those that run; with -a all, the newest first."""
+    """Running processes by default; with -a all, the newest first."""
     assert ageless(output("ps", url=seeded.url)) == (
         "PROCESS   LABEL   STATUS   EVENTS   CREATED   UPDATED   WAKES\n"
         "research-7   research   running   2   AGE   AGE   -"
@@ -113,7 +113,7 @@ def test_lists_have_a_heading_and_whole_values(
 
 
 def test_logs_are_shown_in_order_from_where_one_asks(seeded: Seeded) -> None:
-    """Events have a moment, a number, a type and a payload; --after, --tail and --type choose among them."""
+    """Events have a time, a number, a type and a payload; --after, --tail and --type filter them."""
     lines = output("logs", "research-7", url=seeded.url).splitlines()
     assert [line.split()[1:3] for line in lines] == [["1", "note"], ["2", "process.started"]]
     assert lines[0].endswith('  {"found":3}')
@@ -123,7 +123,7 @@ def test_logs_are_shown_in_order_from_where_one_asks(seeded: Seeded) -> None:
 
 
 def test_lists_say_when_there_is_more(seeded: Seeded) -> None:
-    """A list that was cut says so beside the output; --no-limit shows all of it."""
+    """A truncated list says so on standard error; --no-limit shows all."""
     cut = run("ps", "-a", "--limit", "1", url=seeded.url)
     assert len(cut.stdout.splitlines()) == 2
     assert cut.stderr == "only the first 1 are shown; --no-limit shows all\n"
@@ -134,7 +134,7 @@ def test_lists_say_when_there_is_more(seeded: Seeded) -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("sessions",), ("db",)])
 def test_nothing_asked_for_shows_the_help(arguments: tuple[str, ...]) -> None:
-    """The name alone shows what can be done, without a storage, and succeeds."""
+    """Without a subcommand the help is shown, without a storage, and the exit code is 0."""
     ended = run(*arguments)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith(f"Usage: {' '.join(('lash', *arguments))} ")
@@ -148,7 +148,7 @@ def test_nothing_is_said_beside_the_output(seeded: Seeded) -> None:
 
 
 def test_stored_text_cannot_drive_the_terminal(backend_url: str) -> None:
-    """Escape sequences, line breaks and invisible signs in stored text are shown, not obeyed."""
+    """Escape sequences, line breaks and invisible characters in stored text are escaped."""
     hostile = "\x1b[2Jgone\r\nnext \u202eback\x07"
 
     async def fill() -> None:
@@ -170,7 +170,7 @@ def test_stored_text_cannot_drive_the_terminal(backend_url: str) -> None:
 
 
 def test_a_long_log_is_shown_whole(backend_url: str) -> None:
-    """More events than fit into one query come without a hole."""
+    """More events than one page are shown without a gap."""
 
     async def fill() -> None:
         from tests.factories.process import process

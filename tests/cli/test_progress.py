@@ -1,4 +1,4 @@
-"""Long work shows how far it is: a bar on terminals, nothing elsewhere."""
+"""Progress of long commands: a bar on terminals, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LONG_WORK = {
     "export": ("export lines", ["sessions", "export", "s0000", "s.jsonl"]),
     "import": ("read", ["sessions", "import", "saved.jsonl", "--as", "again"]),
 }
-"""What each bar is called, and the command that shows it."""
+"""The label of each bar, and the command that shows it."""
 WITHOUT_END = {"migrate", "find garbage"}
-"""Work that cannot say how far it is."""
+"""Commands whose progress is unknown."""
 
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A storage with some sessions, and what is needed to import and restore."""
+    """A storage with some sessions, and files to import and restore."""
     monkeypatch.chdir(tmp_path)
     url = f"sqlite:///{tmp_path / 'agents.db'}"
     if request.node.callspec.params.get("name") != "init":
@@ -40,13 +40,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def frames(screen: str) -> list[str]:
-    """Return what the bar looked like, from first to last; what follows it is no part of it."""
+    """Return the states of the bar, from first to last, without the output after it."""
     return [piece for piece in screen.split(ERASE)[1:] if piece and "\n" not in piece]
 
 
 @pytest.mark.parametrize("name", LONG_WORK)
 def test_a_bar_is_drawn_and_goes_away(name: str, url: str) -> None:
-    """A terminal sees it up to its end, and only the result is left."""
+    """A terminal shows the bar up to its end, then only the result."""
     label, arguments = LONG_WORK[name]
     with terminal(*arguments, url=url) as screen:
         assert screen.end() == 0, screen.text
@@ -70,7 +70,7 @@ def test_a_pipe_gets_the_result_and_nothing_else(name: str, url: str, tmp_path: 
 @pytest.mark.parametrize("name", ["copy"])
 @pytest.mark.parametrize("columns", [12, 30, 44, 200])
 def test_a_bar_fits_its_terminal(columns: int, name: str, url: str) -> None:
-    """However narrow the terminal is, the bar takes one line, and the last column stays free."""
+    """The bar takes one line of a terminal of any width, and the last column stays free."""
     label, arguments = LONG_WORK[name]
     with terminal(*arguments, url=url, columns=columns) as screen:
         assert screen.end() == 0
@@ -81,7 +81,7 @@ def test_a_bar_fits_its_terminal(columns: int, name: str, url: str) -> None:
 
 @pytest.mark.parametrize("name", ["copy"])
 def test_a_dumb_terminal_gets_no_bar(name: str, url: str) -> None:
-    """What cannot be erased is not drawn."""
+    """A terminal that cannot erase gets no bar."""
     with terminal(*LONG_WORK[name][1], url=url, variables={"TERM": "dumb"}) as screen:
         assert screen.end() == 0
     assert "\x1b" not in screen.text
@@ -89,7 +89,7 @@ def test_a_dumb_terminal_gets_no_bar(name: str, url: str) -> None:
 
 
 def test_ctrl_c_ends_long_work_quietly_and_it_goes_on_when_run_again(tmp_path: Path) -> None:
-    """The bar is taken away, the code is 130, and a second run finishes the copy."""
+    """The bar is removed, the code is 130, and a second run finishes the copy."""
     url = f"sqlite:///{tmp_path / 'agents.db'}"
     fill(url, sessions=150)
     arguments = ("db", "copy", f"sqlite:///{tmp_path / 'copied.db'}")

@@ -1,4 +1,4 @@
-"""The reference page says what the commands are."""
+"""The reference page matches the commands."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tools.write_command_page import PAGE, page
 
 
 def test_the_page_is_up_to_date() -> None:
-    """The generated part is what the commands generate now; `python -m tools.write_command_page` writes it."""
+    """The generated part is current; `python -m tools.write_command_page` writes it."""
     present = PAGE.read_text(encoding="utf-8")
     assert page(present) == present
 
 
 def test_the_page_names_every_command_example_and_code() -> None:
-    """Nothing that can be typed and no way to end is missing from the page."""
+    """Every command, example and exit code is on the page."""
     text = PAGE.read_text(encoding="utf-8")
     for name, leaf in LEAVES.items():
         assert f" lash {name}\n" in text

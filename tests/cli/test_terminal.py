@@ -44,7 +44,7 @@ def test_colours_are_for_terminals(seeded: Seeded) -> None:
 
 
 def test_tables_fit_the_terminal_as_it_is_now(backend_url: str) -> None:
-    """Text is cut to the width of the terminal, also after it was resized; a pipe gets it whole."""
+    """Text is cut to the current width of the terminal, also after a resize; a pipe gets all of it."""
     fill(backend_url)
     script = f"{sys.executable} -m lash sessions ls; read -r _; {sys.executable} -m lash sessions tree s0000"
     with terminal(url=backend_url, columns=70, variables={"NO_COLOR": "1"}, program=["bash", "-c", script]) as screen:
@@ -60,14 +60,14 @@ def test_tables_fit_the_terminal_as_it_is_now(backend_url: str) -> None:
 
 
 def test_ids_are_never_cut(seeded: Seeded) -> None:
-    """However narrow the terminal, what one has to copy is whole."""
+    """Ids are never cut, however narrow the terminal."""
     with terminal("queue", "dead", url=seeded.url, columns=20) as screen:
         assert screen.end() == 0
         assert seeded.batch in screen.text
 
 
 def test_removing_asks_on_a_terminal(seeded: Seeded) -> None:
-    """No leaves everything as it is and ends with 1; yes removes."""
+    """Answering no changes nothing and ends with 1; yes removes."""
     with terminal("sessions", "rm", "support-42", url=seeded.url) as screen:
         screen.read_until("permanently? [y/N]:")
         screen.type("n\n")
@@ -91,7 +91,7 @@ def test_ctrl_c_at_a_question_changes_nothing(seeded: Seeded) -> None:
 
 
 def test_following_shows_what_is_appended_until_the_end(seeded: Seeded) -> None:
-    """Events that others append appear, also after the terminal was resized, until the process ends."""
+    """Appended events appear, also after a resize, until the process ends."""
 
     async def go_on(name: str, last: bool) -> None:  # noqa: FBT001 (a small helper)
         async with await lash.open(seeded.url) as storage:
@@ -111,7 +111,7 @@ def test_following_shows_what_is_appended_until_the_end(seeded: Seeded) -> None:
 
 
 def test_ctrl_c_ends_following_quietly(seeded: Seeded) -> None:
-    """Ctrl-C ends with 130 and says nothing more."""
+    """Ctrl-C ends with 130 and prints nothing more."""
     with terminal("logs", "-f", "research-7", url=seeded.url) as screen:
         screen.read_until("process.started")
         screen.type("\x03")
@@ -121,7 +121,7 @@ def test_ctrl_c_ends_following_quietly(seeded: Seeded) -> None:
 
 
 def test_following_into_a_pipe_is_not_held_back(seeded: Seeded) -> None:
-    """Each event reaches a pipe at once, and a signal ends the command as it should."""
+    """Each event reaches a pipe at once, and a signal ends the command with the right code."""
     following = subprocess.Popen(
         command("logs", "-f", "research-7"),
         env=environment({"LASH_URL": seeded.url}),
@@ -141,7 +141,7 @@ def test_following_into_a_pipe_is_not_held_back(seeded: Seeded) -> None:
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(backend_url: str) -> None:
-    """``| head`` ends a long output without a word, with the code that a shell expects."""
+    """``| head`` ends a long output silently, with the exit code that a shell expects."""
 
     async def filling() -> None:
         async with await lash.open(backend_url) as storage:
@@ -164,7 +164,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly(backend_url: str) -> None
 
 
 def test_a_closed_output_ends_quietly(seeded: Seeded) -> None:
-    """A reader that was never there is no reason for a traceback either."""
+    """A closed standard output causes no traceback either."""
     reading, writing = os.pipe()
     os.close(reading)
     try:

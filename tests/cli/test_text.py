@@ -1,4 +1,4 @@
-"""How values are written: pure functions, at their edges."""
+"""Formatting of values: pure functions, at their edges."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ DAY = 24 * HOUR
     ],
 )
 def test_ages_say_what_matters(ago_ms: int, expected: str) -> None:
-    """An age has one unit, or two where one would say too little; what lies ahead has a plus sign."""
+    """An age has one unit, or two if one is too coarse; a future moment has a plus sign."""
     assert age(1_000 * DAY - ago_ms, 1_000 * DAY) == expected
 
 
 def test_no_moment_has_no_age() -> None:
-    """What never happened is a dash."""
+    """A missing moment is a dash."""
     assert age(None) == "-"
 
 
@@ -48,7 +48,7 @@ def test_no_moment_has_no_age() -> None:
     [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (5 * 1024**4, "5.0 TiB")],
 )
 def test_sizes(count: int | None, expected: str) -> None:
-    """Bytes are told in the unit that fits."""
+    """Bytes are shown in the unit that fits."""
     assert size(count) == expected
 
 
@@ -59,7 +59,7 @@ def test_moments_are_utc_to_the_millisecond() -> None:
 
 
 def test_counts_have_their_noun() -> None:
-    """One is one, and many have a comma."""
+    """Singular and plural are right, and large numbers have commas."""
     assert [plural(1, "row"), plural(0, "row"), plural(1_200, "batch", "batches")] == [
         "1 row",
         "0 rows",
@@ -68,7 +68,7 @@ def test_counts_have_their_noun() -> None:
 
 
 def test_harmless_text_is_left_alone() -> None:
-    """Letters of all languages and emoji stay; what moves the cursor or hides is shown as an escape."""
+    """Letters of all languages and emoji stay; cursor movement and invisible characters are escaped."""
     assert clean("grüße 你好 👨‍👩‍👧 نمی‌خواهم") == "grüße 你好 👨‍👩‍👧 نمی‌خواهم"
     assert clean("a\tb\nc\rd") == "a b c d"
     assert clean("a\nb", keep_lines=True) == "a\nb"
@@ -82,7 +82,7 @@ def test_widths_count_columns() -> None:
 
 
 def test_tables_align_wide_letters() -> None:
-    """Columns begin in the same place, whatever stands before them."""
+    """Columns start at the same position, whatever precedes them."""
     columns = (Column("NAME"), Column("N", right=True), Column("TEXT", stretch=True))
     assert draw(columns, [("你好", "7", "x"), ("a", "10", "")], width=None, paint=plainly) == [
         "NAME    N   TEXT",
@@ -92,7 +92,7 @@ def test_tables_align_wide_letters() -> None:
 
 
 def test_narrow_tables_cut_what_stretches() -> None:
-    """The widest text gives way first, down to a last remainder; other columns keep their width."""
+    """The widest text is cut first, down to a minimum; other columns keep their width."""
     columns = (Column("ID"), Column("A", stretch=True), Column("B", stretch=True))
     (_heading, line) = draw(columns, [("i" * 10, "a" * 30, "b" * 50)], width=60, paint=plainly)
     assert line == f"{'i' * 10}   {'a' * 21}…   {'b' * 21}…"
@@ -101,7 +101,7 @@ def test_narrow_tables_cut_what_stretches() -> None:
 
 
 def test_json_has_every_field() -> None:
-    """Programs see fields that hold their default; the stored form would leave them out."""
+    """JSON includes fields with default values, which the stored form omits."""
     assert json_text(Projection()).startswith('{"status":"running","outcome":null,"wait":null,')
 
 
@@ -116,12 +116,12 @@ def test_json_has_every_field() -> None:
     ],
 )
 def test_passwords_are_hidden_in_urls(url: str, expected: str) -> None:
-    """Everything but the secret can still be read."""
+    """Everything but the password stays readable."""
     assert redacted(url) == expected
 
 
 def test_secrets_are_hidden_in_any_text() -> None:
-    """A message that quotes the password, encoded or not, shows neither."""
+    """A message that quotes the password, encoded or not, is masked."""
     url = "postgresql://ada:p%40ss-word@h/d"
     text = f"cannot open {url}: p@ss-word or p%40ss-word is wrong"
     assert scrub(text, url) == "cannot open postgresql://ada:***@h/d: *** or *** is wrong"
@@ -129,5 +129,5 @@ def test_secrets_are_hidden_in_any_text() -> None:
 
 
 def test_other_programs_get_a_url_without_the_password() -> None:
-    """What says where the server is stays."""
+    """Host, port and database stay."""
     assert without_password("postgresql://ada:pw@h:1/d?host=%2Ftmp&password=x") == "postgresql://ada@h:1/d?host=%2Ftmp"

@@ -1,4 +1,4 @@
-"""Sessions as files and storages copied, as a person does it."""
+"""Exporting, importing, copying and moving with the command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.seed import Seeded
 
 
 def test_a_session_goes_into_a_file_and_comes_back_under_another_id(seeded: Seeded, tmp_path: Path) -> None:
-    """What was exported and imported is exported the same again; doing it twice changes nothing."""
+    """An imported session exports to the same content; repeating it changes nothing."""
     file, again = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     (exported,) = values("sessions", "export", "support-42", str(file), url=seeded.url)
     assert exported["bytes"] == file.stat().st_size
@@ -24,13 +24,13 @@ def test_a_session_goes_into_a_file_and_comes_back_under_another_id(seeded: Seed
 
 
 def test_a_file_is_never_overwritten_and_never_half_written(seeded: Seeded, tmp_path: Path) -> None:
-    """A name that is taken is a conflict; an unknown session leaves no file behind."""
+    """A taken name is a conflict; an unknown session leaves no file."""
     file = tmp_path / "one.jsonl"
     file.write_text("mine")
     assert run("sessions", "export", "support-42", str(file), url=seeded.url).returncode == 4
     assert file.read_text() == "mine"
     missing = tmp_path / "missing.jsonl"
-    assert run("sessions", "export", "nobody", str(missing), url=seeded.url).returncode == 3
+    assert run("sessions", "export", "unknown", str(missing), url=seeded.url).returncode == 3
     assert list(tmp_path.glob("missing*")) == []
 
 
@@ -45,7 +45,7 @@ def test_a_bad_file_is_refused_with_the_number_of_its_line(seeded: Seeded, tmp_p
 
 
 def test_a_storage_is_copied_into_another(seeded: Seeded, tmp_path: Path) -> None:
-    """Its sessions are there afterwards; a second copy skips them, and a copy into itself is refused."""
+    """The target has its sessions; a second copy skips them, and a copy into itself is refused."""
     target = f"sqlite:///{tmp_path / 'target.db'}"
     (report,) = values("db", "copy", target, url=seeded.url)
     ids = {each["meta"]["session_id"] for each in values("sessions", "ls", url=seeded.url)}
@@ -57,7 +57,7 @@ def test_a_storage_is_copied_into_another(seeded: Seeded, tmp_path: Path) -> Non
 
 
 def test_a_storage_is_moved_into_an_empty_one(seeded: Seeded, tmp_path: Path) -> None:
-    """Processes are there afterwards as well; a second move finds the target full, and one into itself is refused."""
+    """The target has its processes too; a second move is refused, and so is a move into itself."""
     target = f"sqlite:///{tmp_path / 'target.db'}"
     (report,) = values("db", "move", target, url=seeded.url)
     for listing, table in ((("sessions", "ls"), "lash_sessions"), (("ps", "-a"), "lash_processes")):
@@ -73,7 +73,7 @@ def test_a_storage_is_moved_into_an_empty_one(seeded: Seeded, tmp_path: Path) ->
 @pytest.mark.parametrize("verb", ["copy", "move"])
 @pytest.mark.parametrize("target", ["sqlite://", "nonsense"])
 def test_a_target_outlives_the_command(verb: str, target: str, tmp_path: Path) -> None:
-    """What would be gone at once, or is no storage, is refused before anything is read."""
+    """A target in memory, or one that is not a storage, is refused before anything is read."""
     url = f"sqlite:///{tmp_path / 'none.db'}"
     assert run("db", verb, target, url=url).returncode == 2
     assert not list(tmp_path.iterdir())

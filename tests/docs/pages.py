@@ -1,14 +1,13 @@
 """The pages of the documentation, and the blocks in them.
 
-The blocks of a page are run one after the other, Python and shell alike, in one empty folder. A comment line right
-above a block says more about it:
+The Python and shell blocks of a page run in order, in one empty directory. A comment line right above a block marks it:
 
 ``<!-- program: agents.py -->``
-    From here on the Python blocks are collected in this file, as the page tells its reader to do, and are run by the
-    commands of the page.
+    From here on the Python blocks are collected in this file, as by the reader of the page, and the commands of the
+    page run it.
 ``<!-- output -->``
-    The block is text: all that the commands right above it have printed, or else the Python blocks since the last such
-    one.
+    The block is the whole output of the commands right above it, or else of the Python blocks since the last such
+    block.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _NOT_RUN: Final = frozenset({"adr", "internals"})
-"""Folders of history and of reports, which tell what was, not what to type."""
+"""Directories of history and of reports, which describe the past and are not run."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -55,7 +54,7 @@ def page_id(path: Path) -> str:
 
 
 def blocks_of(text: str) -> list[Block]:
-    """Return the fenced blocks of a page; a marker that nobody knows is an error."""
+    """Return the fenced blocks of a page; raise for an unknown marker."""
     found: list[Block] = []
     for match in _FENCE.finditer(text):
         line = text.count("\n", 0, match.start("body")) + 1
@@ -67,7 +66,7 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def compiled(block: Block, path: Path) -> CodeType:
-    """Return the code of a block, each line at its place in the page; ``await`` may stand outside of functions."""
+    """Return the code of a block with the page's line numbers; top-level ``await`` is allowed."""
     source = "\n" * (block.line - 1) + block.body
     code: CodeType = compile(source, str(path), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     return code

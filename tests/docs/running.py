@@ -16,14 +16,14 @@ from tests.docs.pages import SHELLS, Block, blocks_of, compiled
 from tests.docs.typed import TypedShell
 
 
-def run_page(path: Path, folder: Path, *, server: tuple[str, str] | None = None) -> None:
+def run_page(path: Path, directory: Path, *, server: tuple[str, str] | None = None) -> None:
     """Run the blocks of a page, then its functions that are named like tests.
 
-    The working directory must be ``folder``. ``server`` is a URL in the page and the one to use in its place. Raises
-    what a block raises, and AssertionError where a block prints something else than the page says.
+    The working directory must be ``directory``. ``server`` is a URL in the page and its replacement. Raises
+    the error of a block, and AssertionError if a block prints something else than the page shows.
     """
     text = path.read_text(encoding="utf-8")
-    running = _Running(path, folder)
+    running = _Running(path, directory)
     with _main_module(running.module):
         for block in blocks_of(text if server is None else text.replace(*server)):
             running.block(block)
@@ -32,13 +32,13 @@ def run_page(path: Path, folder: Path, *, server: tuple[str, str] | None = None)
 
 
 class _Running:
-    def __init__(self, path: Path, folder: Path) -> None:
+    def __init__(self, path: Path, directory: Path) -> None:
         self.module = ModuleType("__main__")
         self._printed = ""
         self._typed: str | None = None
         self._path = path
-        self._folder = folder
-        self._shell = TypedShell(folder)
+        self._directory = directory
+        self._shell = TypedShell(directory)
         self._program: Path | None = None
         self._is_new = False
 
@@ -59,14 +59,14 @@ class _Running:
         for name, value in list(vars(self.module).items()):
             if name.startswith("test_") and inspect.isfunction(value):
                 wanted = inspect.signature(value).parameters
-                self._call(partial(value, **({"tmp_path": self._folder} if "tmp_path" in wanted else {})))
+                self._call(partial(value, **({"tmp_path": self._directory} if "tmp_path" in wanted else {})))
 
     def end(self) -> None:
-        assert self._printed == "", f"the page does not tell that this is printed: {self._printed!r}"
-        assert not self._is_new, f"no command runs what was added to {self._program} last"
+        assert self._printed == "", f"the page does not show this output: {self._printed!r}"
+        assert not self._is_new, f"no command runs the last blocks of {self._program}"
 
     def _compare(self, block: Block) -> None:
-        """Compare what commands printed, if they stand right above, or else Python blocks."""
+        """Compare the expected text with the output of the commands right above, or of the Python blocks."""
         printed = self._printed if self._typed is None else self._typed
         assert printed == block.body, f"line {block.line}: {printed!r} is printed, not {block.body!r}"
         if self._typed is None:
@@ -75,7 +75,7 @@ class _Running:
 
     def _program_of(self, block: Block) -> Path | None:
         if block.name is not None:
-            self._program = self._folder / block.name
+            self._program = self._directory / block.name
         return self._program
 
     def _collect(self, block: Block) -> None:
@@ -95,7 +95,7 @@ class _Running:
 
 @contextlib.contextmanager
 def _main_module(module: ModuleType) -> Iterator[None]:
-    """Let a page be the program that runs, as it is for its reader."""
+    """Make a page the main module, as it is for its reader."""
     ours = sys.modules["__main__"]
     sys.modules["__main__"] = module
     try:

@@ -19,7 +19,7 @@ from tests.docs.running import run_page
 PAGES = [README, *markdown_files()]
 ELSEWHERE = {"cli.md": "its commands are run one by one, on both backends, by tests/cli/test_examples.py"}
 DATABASE = "postgresql://lash@db.example.com/agents"
-"""What pages call a database on a server; theirs is a real one in the tests."""
+"""The database URL in pages; the tests replace it by a real one."""
 SHOP = 'import lash\n\napp = lash.App("sqlite:///shop.db")\n'
 
 
@@ -38,8 +38,8 @@ WITH_SERVER = [path for path in PAGES if _runs(path) and _needs_server(path)]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that the reader stands in, with the application that guides speak of."""
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The reader's working directory, with the application that guides refer to."""
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "agents.py").write_text(SHOP, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -49,11 +49,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def database_url(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A database with an empty storage, with the tools of its server on the path."""
+    """A database with an empty storage, and the tools of its server on the path."""
     if postgres_server.private:
         monkeypatch.setenv("PATH", f"{find_binaries()}{os.pathsep}{os.environ['PATH']}")
     if shutil.which("pg_dump") is None:
-        pytest.skip("the server that was named brings no pg_dump")
+        pytest.skip("the named server has no pg_dump")
     name = f"docs_{uuid.uuid4().hex}"
     run_sql(postgres_server.url, f'CREATE DATABASE "{name}"')
     url = postgres_server.url.rpartition("/")[0] + f"/{name}"
@@ -63,20 +63,20 @@ def database_url(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("path", WITHOUT_SERVER, ids=page_id)
-def test_a_page_is_a_program(path: Path, folder: Path) -> None:
-    """Its blocks run one after the other in one folder, and print what the page says they print and nothing else."""
-    run_page(path, folder)
+def test_a_page_is_a_program(path: Path, directory: Path) -> None:
+    """The blocks run in order in one directory, and print exactly the output that the page shows."""
+    run_page(path, directory)
 
 
 @pytest.mark.parametrize("path", WITH_SERVER, ids=page_id)
-def test_a_page_about_postgresql_is_a_program(path: Path, folder: Path, database_url: str) -> None:
-    """The same, with a real server where the page has one."""
-    run_page(path, folder, server=(DATABASE, database_url))
+def test_a_page_about_postgresql_is_a_program(path: Path, directory: Path, database_url: str) -> None:
+    """The blocks run in order against a real server, and print the output that the page shows."""
+    run_page(path, directory, server=(DATABASE, database_url))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)
 def test_every_block_says_its_language(path: Path) -> None:
-    """So that none is left out of the run by an oversight."""
+    """Each block has a language, so that none is left out of the run."""
     known = {"python", "text", "mermaid", "json", *SHELLS}
     for block in blocks_of(path.read_text(encoding="utf-8")):
         assert block.language in known, f"line {block.line}: {block.language!r}"

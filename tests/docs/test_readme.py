@@ -18,7 +18,7 @@ def _run(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 async def test_the_example_runs_and_can_be_run_again(tmp_path: Path) -> None:
-    """The agent answers; a second run sends the same message again, which is one message, and gets the same answer."""
+    """The agent answers; a second run sends the same message and gets the same answer."""
     blocks = blocks_of(README.read_text(encoding="utf-8"))
     (example,) = (block.body for block in blocks if block.language == "python")
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
@@ -32,14 +32,14 @@ async def test_the_example_runs_and_can_be_run_again(tmp_path: Path) -> None:
 
 
 def test_its_links_lead_somewhere() -> None:
-    """Files that were renamed or removed are noticed; the site is not built from this page."""
+    """Links to renamed or removed files are found; the site build does not check this page."""
     links = re.findall(r"\]\(([^)#]+)\)", README.read_text(encoding="utf-8"))
     assert len(links) > 20
     assert [link for link in links if "://" not in link and not (README.parent / link).exists()] == []
 
 
 def test_its_promises_are_among_the_guarantees() -> None:
-    """Each line of the table names tests, and the page of guarantees names tests of the same files."""
+    """Each row of the table names tests, and the page of guarantees names tests of the same files."""
     text = README.read_text(encoding="utf-8").partition("## What it promises")[2].partition("\n## ")[0]
     rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
     assert len(rows) > 5

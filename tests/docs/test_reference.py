@@ -1,4 +1,4 @@
-"""What the documentation names exists, and what exists is documented."""
+"""Names in the documentation exist, and everything public is documented."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ PROOFS = sorted({(match["path"], match["test"]) for match in _PROOF.finditer(_te
 
 @pytest.mark.parametrize(("path", "test"), PROOFS)
 def test_a_promise_names_a_test_that_exists(path: str, test: str) -> None:
-    """A proof that was renamed or removed is noticed."""
+    """A renamed or removed test is found."""
     file = ROOT / ("src" if path.startswith("lash/") else "") / path
     assert test in _functions(file)
 
 
 def test_every_promise_has_a_proof() -> None:
-    """No line of the tables of promises stands without a test."""
+    """Every row of the tables of guarantees names a test."""
     for line in _text("guarantees.md").splitlines():
         if line.startswith("| ") and not line.startswith("| promise"):
             assert _PROOF.search(line), line
@@ -75,7 +75,7 @@ def _ours() -> list[str]:
 
 @pytest.mark.parametrize("name", _ours())
 def test_the_map_of_operations_names_ours(name: str) -> None:
-    """What the original's operations are mapped to is there."""
+    """The operations that the original's are mapped to exist."""
     match = _PATH.fullmatch(name)
     assert match is not None
     assert _resolves(match["root"], match["names"].strip(".").split("."))
@@ -91,7 +91,7 @@ def test_a_name_that_is_not_there_is_noticed() -> None:
     "store", ["sessions", "leases", "queue", "attachments", "processes", "process_leases", "events", "grants"]
 )
 def test_the_map_leaves_out_no_operation_of_a_store(store: str) -> None:
-    """Every operation of the stores that the original has too is on the page."""
+    """Every operation of the stores that the original also has is on the page."""
     kind = _store(inspect.getattr_static(Storage, store).fget.__annotations__["return"])
     operations = [name for name in vars(kind) if not name.startswith("_")]
     named = _ours()
@@ -99,7 +99,7 @@ def test_the_map_leaves_out_no_operation_of_a_store(store: str) -> None:
 
 
 def test_every_error_is_explained() -> None:
-    """Each class of the tree has a heading, its text and one advice."""
+    """Each error class has a heading, its docstring and one advice."""
     page = errors_page()
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LashError)]
     assert len(kinds) > 40
@@ -110,7 +110,7 @@ def test_every_error_is_explained() -> None:
 
 
 def test_every_table_says_what_it_is_for() -> None:
-    """Each table of each backend has a section with its comment, and the comment names its owner."""
+    """Each table of each backend has a section with its comment, which names its owner."""
     page = schema_page(ROOT)
     for backend in BACKENDS:
         statements = "\n".join(migration.statement for migration in Repository(ROOT).migrations(backend))
@@ -123,7 +123,7 @@ def test_every_table_says_what_it_is_for() -> None:
 
 
 def test_every_value_has_its_fields() -> None:
-    """A struct is shown with what it takes, an enumeration with its members."""
+    """A struct is shown with its fields, an enumeration with its members."""
     page = values_page()
     section = page.partition("\n### DeliveryState\n")[2].partition("\n###")[0]
     assert "`DeliveryState.STARTED` Its process is registered." in section
@@ -140,13 +140,13 @@ def test_every_value_has_its_fields() -> None:
     ],
 )
 def test_diagrams_show_every_state(page: str, states: type[StrEnum]) -> None:
-    """A state that the code knows is in the diagram of its page."""
+    """Every state in the code is in the diagram of its page."""
     diagrams = "\n".join(block.body for block in blocks_of(_text(page)) if block.language == "mermaid")
     assert [state.value for state in states if not re.search(rf"\b{state.value}\b", diagrams)] == []
 
 
 def test_every_moment_that_hooks_hear_of_is_explained() -> None:
-    """What the runtime notes is in the table of moments and in the docstring of hooks, and nothing else is."""
+    """The table and the docstring of hooks list exactly the events that the runtime notes."""
     sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/lash/runtime").rglob("*.py"))
     noted = set(re.findall(r'\bnote\(\s*"([a-z]+\.[a-z]+)"', sources))
     table = re.findall(r"^\| (`[a-z]+\.[a-z]+`(?:, `[a-z]+\.[a-z]+`)*) \|", _text("operations.md"), re.MULTILINE)
@@ -155,14 +155,14 @@ def test_every_moment_that_hooks_hear_of_is_explained() -> None:
 
 
 def test_moments_on_which_to_act_are_logged_as_warnings() -> None:
-    """What the table calls ordinary life, and a takeover that went well, are not."""
+    """Events that the table marks as ordinary are not logged as warnings."""
     rows = re.findall(r"^\| (`[a-z]+\.[a-z]+`.*?) \| .* \| (.*) \|$", _text("operations.md"), re.MULTILINE)
     loud = {name for cell, act in rows if act != "never" for name in re.findall(r"`([a-z.]+)`", cell)}
     assert loud - {"lease.reclaimed"} == lash.LoggingHook._LOUD
 
 
 def test_every_exported_name_is_explained() -> None:
-    """The page of names has each of them, with a link; the build of the site checks where the links lead."""
+    """The page of names has each of them, with a link; the build of the site checks the links."""
     sections = names_page().split("\n## ")[1:]
     assert [section.partition("\n")[0] for section in sections] == ["lash", "lash.model", "lash.stores"]
     for section, module in zip(sections, (lash, lash.model, lash.stores), strict=True):

@@ -1,4 +1,4 @@
-"""Links from the documentation into the source tree lead to what they name."""
+"""Links from the documentation into the source tree have targets that match their texts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A shell in which the commands of a page are typed.
 
-What a command means is what it means for the reader, with these liberties: ``lash``, ``python`` and ``make`` are those
-of this checkout, a worker is told to stop once it works, and the few commands of `INSTEAD` are replaced.
+Commands run as for the reader, with these exceptions: ``lash``, ``python`` and ``make`` come from this checkout, a
+worker is stopped once it is ready, and the commands of `INSTEAD` are replaced.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ PATIENCE_S: Final = 120
 
 INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
     "make test": ("make test JOBS=0 ARGS=--version", "it is what runs this test"),
-    "make docs": ("make docs ARGS=--version", "test_site.py builds the site by this very target"),
+    "make docs": ("make docs ARGS=--version", "test_site.py builds the site with this target"),
     "make bench": ("make bench ARGS=--help", "it measures for minutes"),
     "make peers": (":", "it fetches what lash is measured against"),
-    "python3 -m venv .venv": ("python3 -m venv --without-pip .venv", "pip would be put into it for nothing"),
+    "python3 -m venv .venv": ("python3 -m venv --without-pip .venv", "the tests do not need pip in it"),
     "pip install lash-runtime": (":", "it is not published yet"),
     "pip install .": (":", "it fetches packages; CI installs them by make setup"),
-    "pip install .[postgres]": (":", "the same; test_commands.py looks whether there is such an extra"),
+    "pip install .[postgres]": (":", "it fetches packages; test_commands.py checks that the extra exists"),
     "pip uninstall lash": (":", "it would change the environment of the tests"),
     "pip install --force-reinstall lash-runtime": (":", "the same"),
 }
-"""The commands in whose place another one is run, or none, and why: nothing else is left out."""
+"""Commands that are replaced by another one, or by none, with the reason; all others run."""
 
 _FUNCTIONS: Final = """
 lash() {
@@ -46,11 +46,11 @@ make() {
 
 
 class TypedShell:
-    """Runs blocks of commands in a folder; what one of them exports is there for the next."""
+    """Runs blocks of commands in a directory; exported variables carry over to the next block."""
 
-    def __init__(self, folder: Path, variables: Mapping[str, str] | None = None) -> None:
-        self._folder = folder
-        self._exported = folder / ".exported"
+    def __init__(self, directory: Path, variables: Mapping[str, str] | None = None) -> None:
+        self._directory = directory
+        self._exported = directory / ".exported"
         places = {"LASH_PYTHON": sys.executable, "LASH_ROOT": str(ROOT), "LASH_VENV": sys.prefix}
         kept = {
             name: value for name, value in environment(variables).items() if not name.startswith(("MAKE", "MFLAGS"))
@@ -58,14 +58,14 @@ class TypedShell:
         self._variables = kept | places
 
     def run(self, commands: str) -> str:
-        """Type the commands, of which none may fail, and return what they print to standard output."""
+        """Run the commands, none of which may fail, and return their standard output."""
         known = f'if [ -e "{self._exported}" ]; then . "{self._exported}"; fi'
         script = "\n".join(
             ["set -eo pipefail", known, _FUNCTIONS, replaced(commands), f'export -p > "{self._exported}"']
         )
         ended = subprocess.run(
             ["bash", "-c", script],
-            cwd=self._folder,
+            cwd=self._directory,
             env=self._variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,

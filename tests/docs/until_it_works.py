@@ -11,7 +11,7 @@ import sys
 
 
 def main() -> int:
-    """Start the worker, read its log, and send it SIGTERM."""
+    """Start the worker, read its log until it is ready, and send it SIGTERM."""
     command = [sys.executable, "-m", "lash", *sys.argv[1:]]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
         assert worker.stderr is not None

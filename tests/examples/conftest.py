@@ -1,4 +1,4 @@
-"""The examples as a user runs them: programs of their own, with a model that is a server of its own."""
+"""The examples as a user runs them: separate programs, with a model server of their own."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _HERE = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the examples to ``make proof``: each starts several programs and waits for their clocks."""
+    """Leave the examples to ``make proof``: each starts several programs and waits in real time."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.proof)
 
 
 class Model:
-    """The stand-in for a model, running."""
+    """A running stand-in for a model."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,7 +34,7 @@ class Model:
         self.url = ""
 
     def start(self, rules: list[dict[str, object]] | None = None) -> None:
-        """Start it on a free port, with rules of the test's own if there are any."""
+        """Start it on a free port, with the test's own rules if there are any."""
         command = [sys.executable, str(EXAMPLES / "model_server.py"), "--port", "0"]
         if rules is not None:
             script = self._folder / "rules.json"
@@ -58,7 +58,7 @@ class Model:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Iterator[Model]:
-    """A model that answers by the rules that are built in."""
+    """A model with the built-in rules."""
     server = Model(tmp_path)
     server.start()
     yield server
@@ -67,7 +67,7 @@ def model(tmp_path: Path) -> Iterator[Model]:
 
 @pytest.fixture
 def programs(model: Model, tmp_path: Path) -> Iterator[Programs]:
-    """What starts examples, and ends those that are still running when the test is over."""
+    """Starts examples, and kills the ones still running when the test ends."""
     environment = os.environ | {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "LOGNAME": "ada"}
     started = Programs(tmp_path, environment)
     yield started

@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 class Program:
-    """One example that is running."""
+    """One running example."""
 
     def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self.process = process
@@ -20,7 +20,7 @@ class Program:
         self._errors = errors
 
     def read_until(self, words: str) -> str:
-        """Return the first line with these words in it, as soon as it was printed."""
+        """Return the first printed line that contains these words."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line.rstrip("\n"))
@@ -29,20 +29,20 @@ class Program:
         raise AssertionError(f"{words!r} was never printed, but: {self.lines}\n{self.errors()}")
 
     def read_error_until(self, words: str) -> None:
-        """Return as soon as these words were written to stderr."""
+        """Return once these words were written to stderr."""
         while words not in self.errors():
             assert self.process.poll() is None, self.errors()
             time.sleep(0.05)
 
     def finish(self) -> int:
-        """Read the rest of what it prints and return its exit code."""
+        """Read the rest of the output and return the exit code."""
         assert self.process.stdout is not None
         with self.process.stdout as stdout:
             self.lines += stdout.read().splitlines()
         return self.process.wait()
 
     def errors(self) -> str:
-        """Return what it has written to stderr, except that its event loop was blocked: the machine may be busy."""
+        """Return stderr without reports of a blocked event loop: the machine may be busy."""
         lines = self._errors.read_text().splitlines(keepends=True)
         return "".join(line for line in lines if not line.startswith("loop.blocked "))
 
@@ -56,7 +56,7 @@ class Programs:
         self._all: list[Program] = []
 
     def set_model(self, url: str) -> None:
-        """Let the programs that are started from now on use this model."""
+        """Use this model for programs started from now on."""
         self._environment["OPENAI_BASE_URL"] = url
 
     def start(self, name: str, *arguments: str) -> Program:

@@ -30,16 +30,16 @@ class Chat:
         httpx.post(f"{self._url}/messages", json={"text": text, "key": key}, timeout=30).raise_for_status()
 
     def read(self) -> tuple[str, list[tuple[str, str]]]:
-        """Return a cursor and what was said."""
+        """Return a cursor and the messages."""
         answer = httpx.get(self._url, timeout=30).raise_for_status().json()
         return answer["cursor"], [(message["role"], message["text"]) for message in answer["messages"]]
 
     def status_of(self, cursor: str) -> int:
-        """Return how events behind a cursor that is none are refused."""
+        """Return the status of a request with an invalid cursor."""
         return httpx.get(f"{self._url}/events", params={"cursor": cursor}, timeout=30).status_code
 
     def events(self, cursor: str, last_event_id: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Return the id and the content of each event, for as long as somebody asks."""
+        """Yield the id and the content of each event, until the caller stops."""
         headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
         parameters = {"cursor": cursor}
         with httpx.stream("GET", f"{self._url}/events", params=parameters, headers=headers, timeout=30) as answer:
@@ -52,7 +52,7 @@ class Chat:
 
 
 async def test_a_stream_is_taken_up_where_it_was_lost(programs: Programs, model: Model, backend_url: str) -> None:
-    """A client that loses its stream in the middle of a reply misses no word and sees none twice, nor does the next."""
+    """A client that loses its stream in mid-reply misses no word and sees none twice, and neither does the next."""
     server, chat = _start(programs, backend_url)
     cursor, said = chat.read()
     assert said == []
@@ -70,7 +70,7 @@ async def test_a_stream_is_taken_up_where_it_was_lost(programs: Programs, model:
     assert sorted(name.rpartition(":")[2] for name in calls) == ["1", "5"]
     assert set(calls.values()) == {1}
 
-    # A server that was stopped and started again knows all that was shown, to a client that was away meanwhile.
+    # After a restart the server still has everything that was shown, for a client that was away.
     assert _stop(server) == 0
     server, chat = _start(programs, backend_url)
     assert chat.read()[1] == conversation
@@ -82,7 +82,7 @@ async def test_a_stream_is_taken_up_where_it_was_lost(programs: Programs, model:
 
 
 def test_the_page_is_served(programs: Programs, backend_url: str) -> None:
-    """The page that the docstring names is there and uses the events."""
+    """The page that the docstring names exists and uses the events."""
     _, chat = _start(programs, backend_url)
     page = httpx.get(chat.base, timeout=30)
     assert page.headers["content-type"].startswith("text/html")
@@ -90,7 +90,7 @@ def test_the_page_is_served(programs: Programs, backend_url: str) -> None:
 
 
 async def _check_storage(url: str) -> None:
-    """The tools and the tokens are in history: a word or a call is a token, and the second request has all words."""
+    """Check that history has the tools and the tokens: a word or a call is a token, and the second request has all."""
     async with await lash.open(url) as storage:
         read = await storage.session("rome").load()
     assert read is not None
@@ -116,7 +116,7 @@ def _stop(server: Program) -> int:
 
 
 def _words(events: Iterator[tuple[str, dict[str, Any]]], limit: int | None) -> tuple[list[str], str]:
-    """Return the words that are shown until there are so many, or until the reply was committed, and the last id."""
+    """Return this many shown words, or all until the reply was committed, and the last id."""
     words: list[str] = []
     for event_id, event in events:
         assert event["type"] != "gap"

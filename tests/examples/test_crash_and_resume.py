@@ -13,7 +13,7 @@ _REQUEST = "Book me a trip to Rome: a flight, a hotel and a museum."
 
 
 async def test_no_tool_is_called_twice(programs: Programs, model: Model, backend_url: str) -> None:
-    """Two workers share one turn: the dead one made two bookings, the other one the third, and all claims are true."""
+    """Two workers share one turn: the killed one made two bookings, the other the third, and all claims are true."""
     program = programs.run("crash_and_resume.py", "--url", backend_url)
     assert (program.process.returncode, program.errors()) == (0, "")
     bookings = [line.split() for line in program.lines if " books a " in line]
@@ -40,12 +40,12 @@ async def test_no_tool_is_called_twice(programs: Programs, model: Model, backend
         ['{"what": "museum"}', "booked a museum"],
         ["Here is what I found for you: booked a museum"],
     ]
-    # The records of the steps have gone with the commit of the turn.
+    # The commit of the turn removed the records of its steps.
     assert await raw(backend_url, "SELECT count(*) FROM lash_effects") == [(0,)]
 
 
 async def test_a_false_claim_ends_with_an_error(programs: Programs, model: Model, backend_url: str) -> None:
-    """A model that books one thing twice makes the claim about single calls false, and the exit code 1."""
+    """A model that books twice makes the claim about single calls false, and the exit code 1."""
     model.stop()
     flight, museum = ["book", {"what": "flight"}], ["book", {"what": "museum"}]
     model.start(

@@ -21,7 +21,7 @@ _DAY_S = 86_400
 async def test_missed_ticks_make_one_digest_in_one_of_two_workers(
     programs: Programs, model: Model, backend_url: str, tmp_path: Path
 ) -> None:
-    """Nobody was there for three days; two workers that start then make one digest together, that of the last tick."""
+    """No worker ran for three days; two workers that start then make one digest, of the last tick."""
     notes = tmp_path / "notes"
     notes.mkdir()
     for name, text, age_s in (("a", "alpha", 0), ("b", "beta", 0), ("c", "long ago", 3 * _DAY_S)):
@@ -63,7 +63,7 @@ def _tick_half_a_day_ago() -> datetime:
 
 
 async def _only_result(url: str) -> object:
-    """Wait for the end of the one process that was started, and return what it returned."""
+    """Wait for the end of the only process, and return its result."""
     async with await lash.open(url) as storage:
         with storage.hints.listen() as hints:
             while not (found := (await storage.processes.list()).processes):

@@ -11,7 +11,7 @@ _TOOLS: list[ChatCompletionFunctionToolParam] = [{"type": "function", "function"
 
 
 async def test_whole_answers(model: Model) -> None:
-    """The client reads text, calls of tools and token counts out of a whole answer, the same one each time."""
+    """The client reads text, tool calls and token counts from a complete answer, the same each time."""
     async with AsyncOpenAI(base_url=model.url, api_key="none") as client:
         for _ in range(2):
             completion = await client.chat.completions.create(model="any", messages=_HELLO)
@@ -31,7 +31,7 @@ async def test_whole_answers(model: Model) -> None:
 
 
 async def test_streamed_answers(model: Model) -> None:
-    """The client puts the same answers together from a stream: text by words, calls in pieces, tokens at the end."""
+    """The client assembles the same answers from a stream: text by words, calls in pieces, tokens at the end."""
     async with AsyncOpenAI(base_url=model.url, api_key="none") as client:
         chunks = await client.chat.completions.create(
             model="any", messages=_HELLO, stream=True, stream_options={"include_usage": True}
@@ -61,7 +61,7 @@ async def test_calls_are_counted_by_request(model: Model) -> None:
 
 
 async def test_rules_of_ones_own(model: Model) -> None:
-    """The first rule that fits the last message answers; without one the model has nothing to say."""
+    """The first rule that matches the last message answers; without a match there is a default answer."""
     model.stop()
     model.start(
         [

@@ -20,7 +20,7 @@ _FIVE_CALLS = {
 async def test_an_approval_reaches_research_that_nobody_runs(
     programs: Programs, model: Model, backend_url: str
 ) -> None:
-    """Killed while it waits, approved while nobody runs it, the research goes on later and repeats nothing."""
+    """Killed while it waits and approved while no worker runs, the research continues later and repeats nothing."""
     arguments = ("aqueducts", "--pause", "0.2", "--url", backend_url)
     first = programs.start(_EXAMPLE, *arguments)
     key = first.read_until("mail: ").rpartition("/approve/")[2]
@@ -49,7 +49,7 @@ async def test_an_approval_reaches_research_that_nobody_runs(
 
 
 async def test_a_rejection_withdraws_the_report(programs: Programs, backend_url: str) -> None:
-    """A rejection, from another program while the research runs, is told to the chat; a forged key decides nothing."""
+    """A rejection by another program reaches the chat; a forged key decides nothing."""
     chat = programs.start(_EXAMPLE, "aqueducts", "--pause", "0", "--url", backend_url)
     key = chat.read_until("mail: ").rpartition("/approve/")[2]
 
@@ -63,7 +63,7 @@ async def test_a_rejection_withdraws_the_report(programs: Programs, backend_url:
 
 
 async def _until_it_waits(url: str) -> None:
-    """Return when the step that sends the mail is recorded: before that, a kill would have it sent again."""
+    """Return once the step that sends the mail is recorded: after an earlier kill it would be sent again."""
     async with await lash.open(url) as storage:
         with storage.hints.listen(everything=True) as hints:
             while await raw(url, "SELECT count(*) FROM lash_waits") != [(1,)]:

@@ -1,4 +1,4 @@
-"""A query that its database would refuse is found before anybody runs it."""
+"""A query that its database would refuse is found without being run."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def query(statement: str) -> str:
 
 
 def test_a_sound_sqlite_query_compiles(tmp_path: Path) -> None:
-    """Named parameters need no values to be compiled, and nothing is run."""
+    """A query compiles without values for its parameters, and is not run."""
     statement = "INSERT INTO a (x) SELECT y FROM b WHERE y = :y RETURNING x;"
     repository = tree(tmp_path, {**SQLITE_SCHEMA, "{sqlite}/sql/a.sql": query(statement)})
     assert messages(sqlite_compiles, repository) == []
@@ -39,7 +39,7 @@ def test_a_sound_sqlite_query_compiles(tmp_path: Path) -> None:
     ],
 )
 def test_an_unsound_sqlite_query_is_found(tmp_path: Path, statement: str, complaint: str) -> None:
-    """The finding stands at the query's name and repeats the database's complaint."""
+    """The finding has the line of the query's name and the database's message."""
     repository = tree(tmp_path, {**SQLITE_SCHEMA, "{sqlite}/sql/a.sql": "\n" + query(statement)})
     found = list(sqlite_compiles(repository))
     assert places(found) == [("src/lash/sqlite/sql/a.sql", 2)]
@@ -71,7 +71,7 @@ async def test_a_sound_postgres_query_compiles(tmp_path: Path, postgres_server: 
 async def test_an_unsound_postgres_query_is_found(
     tmp_path: Path, postgres_server: PostgresServer, statement: str, complaint: str
 ) -> None:
-    """The finding stands at the query's name and repeats the server's complaint."""
+    """The finding has the line of the query's name and the server's message."""
     repository = tree(tmp_path, {**POSTGRES_SCHEMA, "{postgres}/sql/a.sql": query(statement)})
     found = await postgres_findings(repository, postgres_server.url)
     assert places(found) == [("src/lash/postgres/sql/a.sql", 1)]

@@ -1,4 +1,4 @@
-"""The names that users import: one list a facade, held together with what type checkers see."""
+"""The public names: one list for each facade, consistent with what type checkers see."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCE = TESTS_FOLDER.parent / "src" / "lash"
 
 
 def exports(body: list[ast.stmt]) -> dict[str, tuple[str, str]]:
-    """Return the names that a block of imports and assignments exports, each with its module and its name there."""
+    """Return the names that a block of imports and assignments exports, each with its module and original name."""
     imported = {
         alias.asname or alias.name: (node.module or "", alias.name)
         for node in body
@@ -67,7 +67,7 @@ def test_every_value_is_public() -> None:
 
 @pytest.mark.parametrize("facade", ["lash", "lash.model", "lash.stores"])
 def test_an_unknown_name_is_refused(facade: str) -> None:
-    """As by any module, and without loading anything when Python asks for a special name."""
+    """An unknown name raises AttributeError; special names load nothing."""
     module = sys.modules.get(facade) or getattr(lash, facade.rpartition(".")[2])
     with pytest.raises(AttributeError, match=f"module '{facade}' has no attribute 'Commmit'"):
         _ = module.Commmit

@@ -1,4 +1,4 @@
-"""``import lash`` is cheap because it loads next to nothing: the set of modules is checked, not the time."""
+"""``import lash`` is cheap because it loads almost nothing: the set of modules is checked, not the time."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ HEAVY = {"apsw", "asyncio", "asyncpg", "click", "cronsim", "jsonschema_rs", "msg
 
 
 def loaded_by(program: str) -> set[str]:
-    """Return the modules that a program loads in an interpreter of its own, without the helpers of this one."""
+    """Return the modules that a program loads in a separate interpreter, without the helpers of this one."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("COV_", "COVERAGE"))}
     command = [sys.executable, "-c", f"{program}; import sys; print('\\n'.join(sys.modules))"]
     return set(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.split())

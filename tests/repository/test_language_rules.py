@@ -21,7 +21,7 @@ from tools.language_rules import prose_is_plain
     ids=["docstring", "comment", "message", "query", "page", "top page"],
 )
 def test_a_forbidden_word_is_found(tmp_path: Path, name: str, text: str, line: int) -> None:
-    """In whatever people read, with its line."""
+    """Found in comments, docstrings, messages and pages, with its line."""
     assert places(list(prose_is_plain(tree(tmp_path, {name: text})))) == [(name, line)]
 
 
@@ -42,5 +42,5 @@ def test_the_finding_has_advice(tmp_path: Path) -> None:
     ids=["names", "code", "statements", "released migrations"],
 )
 def test_names_and_code_are_no_prose(tmp_path: Path, name: str, text: str) -> None:
-    """Identifiers, blocks of code and what was released are not judged."""
+    """Identifiers, blocks of code and migrations are not checked."""
     assert messages(prose_is_plain, tree(tmp_path, {name: text})) == []

@@ -8,7 +8,7 @@ MODEL = TESTS_FOLDER / "proof" / "model"
 
 
 def test_the_model_decides_by_itself() -> None:
-    """Nothing in tests/proof/model imports ``lash.plan``, whose decisions it is to judge."""
+    """Nothing in tests/proof/model imports ``lash.plan``, whose decisions it checks."""
     files = sorted(MODEL.glob("*.py"))
     assert files
     imported = {(path.name, name) for path in files for name in _imports(ast.parse(path.read_text()))}
@@ -16,7 +16,7 @@ def test_the_model_decides_by_itself() -> None:
 
 
 def test_an_import_of_the_plan_is_seen() -> None:
-    """The check above sees every way in which a module can be imported."""
+    """The check above finds every form of import."""
     for text in (
         "import lash.plan.queue.queue",
         "from lash.plan import queue",

@@ -1,4 +1,4 @@
-"""This repository keeps its own rules, and the rules work where there is nothing yet."""
+"""This repository keeps its own rules, and the rules work on an empty tree."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def rule_name(rule: Rule) -> str:
 
 @pytest.mark.parametrize("rule", OFFLINE_RULES, ids=rule_name)
 def test_this_repository_keeps_the_rule(rule: Rule) -> None:
-    """The rule has nothing to say about this tree."""
+    """The rule has no finding in this tree."""
     assert findings(Repository(ROOT), [rule]) == []
 
 
@@ -29,5 +29,5 @@ async def test_the_postgres_queries_of_this_repository_compile(postgres_server: 
 
 
 def test_an_empty_tree_keeps_every_rule(tmp_path: Path) -> None:
-    """What does not exist yet breaks nothing, and needs no server."""
+    """Missing directories break no rule, and need no server."""
     assert findings(Repository(tmp_path), RULES + REPORTS) == []

@@ -1,4 +1,4 @@
-"""SQL put together in Python is found in whatever way it is put together."""
+"""SQL that is built in Python is found, whatever the way."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize("code", BUILT)
 def test_built_sql_is_found(tmp_path: Path, code: str) -> None:
-    """One finding, in the file that does it."""
+    """One finding, in the file that builds it."""
     repository = tree(
         tmp_path, {"src/lash/sqlite/rows/session/session.py": "async def work():\n    " + code.replace("\n", "\n    ")}
     )
@@ -48,7 +48,7 @@ def test_built_sql_is_found(tmp_path: Path, code: str) -> None:
 
 @pytest.mark.parametrize("code", HARMLESS)
 def test_other_text_is_left_alone(tmp_path: Path, code: str) -> None:
-    """Constant statements, named queries and ordinary sentences are no findings."""
+    """Constant statements, named queries and ordinary sentences are not findings."""
     repository = tree(tmp_path, {"src/lash/sqlite/rows/session/session.py": code})
     assert messages(no_sql_from_strings, repository) == []
 
@@ -87,19 +87,19 @@ def test_what_runs_data_is_found(tmp_path: Path, code: str) -> None:
     ],
 )
 def test_what_runs_no_data_is_left_alone(tmp_path: Path, code: str) -> None:
-    """Look-alikes are no findings."""
+    """Look-alikes are not findings."""
     repository = tree(tmp_path, {"src/lash/runtime/steps/values.py": code})
     assert messages(nothing_runs_data, repository) == []
 
 
 def test_the_finding_names_the_line(tmp_path: Path) -> None:
-    """A reader can go straight to it."""
+    """The finding has the line number."""
     repository = tree(tmp_path, {"src/lash/a.py": 'x = 1\n\nsql = f"DROP TABLE {x}"\n'})
     assert places(list(no_sql_from_strings(repository))) == [("src/lash/a.py", 3)]
 
 
 def test_long_files_and_functions_are_reported(tmp_path: Path) -> None:
-    """The guide's limits themselves are still fine; one line more is reported."""
+    """A file or function at the limit passes; one line more is reported."""
     files = {
         "src/lash/fine.py": "def fine():\n" + "    1\n" * 59 + "1\n" * 340,
         "src/lash/long.py": "x = 1\ndef long():\n" + "    1\n" * 60 + "1\n" * 339,

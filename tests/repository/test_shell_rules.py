@@ -51,7 +51,7 @@ def test_the_same_code_counts_as_equal(tmp_path: Path) -> None:
 
 
 def test_a_line_counts_as_often_as_both_have_it(tmp_path: Path) -> None:
-    """A line that stands twice on PostgreSQL and once on SQLite is one repetition, in whichever files they are."""
+    """A line that stands twice on PostgreSQL and once on SQLite counts once, in whichever files."""
     line = "value = compute_the_value(1)\n"
     repository = tree(
         tmp_path, {"{sqlite}/rows/one.py": line, "{postgres}/rows/one.py": line, "{postgres}/rows/two.py": line}
@@ -90,7 +90,7 @@ def test_a_check_or_plan_call_in_both_trees_is_found(tmp_path: Path) -> None:
 
 
 def test_a_file_of_one_backend_is_found(tmp_path: Path) -> None:
-    """File names below both rows/ are equal, folders included; files beside rows/ are free."""
+    """File names below both rows/ are equal, directories included; files beside rows/ are free."""
     repository = tree(
         tmp_path,
         {

@@ -1,4 +1,4 @@
-"""Each rule about queries can fail, and says what is wrong and where."""
+"""Each rule about queries can fail, and its finding has a reason and a place."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ def listed(differences: dict[str, str]) -> str:
 
 
 def test_a_misspelt_name_is_found(tmp_path: Path) -> None:
-    """A query file that cannot be split is reported, not passed over."""
+    """A query file that cannot be split is reported, not skipped."""
     repository = tree(tmp_path, {"{sqlite}/sql/session.sql": "--name: head\nSELECT 1;"})
     assert places(list(sql_is_well_formed(repository))) == [("src/lash/sqlite/sql/session.sql", 0)]
 
 
 def test_a_name_in_two_files_is_found(tmp_path: Path) -> None:
-    """The second definition is the one reported."""
+    """The second definition is reported."""
     repository = tree(tmp_path, {"{sqlite}/sql/a.sql": HEAD, "{sqlite}/sql/b.sql": "\n" + HEAD})
     assert places(list(sql_is_well_formed(repository))) == [("src/lash/sqlite/sql/b.sql", 2)]
 
@@ -34,7 +34,7 @@ def test_a_gap_between_migrations_is_found(tmp_path: Path) -> None:
 
 
 def test_well_formed_sql_is_left_alone(tmp_path: Path) -> None:
-    """The rules about form have nothing to say about a tidy tree."""
+    """The rules about form have no finding in a well-formed tree."""
     files = {"{sqlite}/sql/session.sql": HEAD, "{sqlite}/sql/migrations/0001_first.sql": "CREATE TABLE t (a);"}
     repository = tree(tmp_path, files)
     assert messages(sql_is_well_formed, repository) + messages(queries_say_their_purpose, repository) == []
@@ -42,7 +42,7 @@ def test_well_formed_sql_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["-- name: head\nSELECT 1;", "-- name: head\n--\nSELECT 1;"], ids=["none", "empty"])
 def test_a_query_without_a_purpose_is_found(tmp_path: Path, text: str) -> None:
-    """The comment must be there and say something."""
+    """The comment must exist and have text."""
     repository = tree(tmp_path, {"{postgres}/sql/session.sql": text})
     assert places(list(queries_say_their_purpose(repository))) == [("src/lash/postgres/sql/session.sql", 1)]
 
@@ -54,7 +54,7 @@ def test_a_query_on_one_backend_only_is_found(tmp_path: Path) -> None:
 
 
 def test_a_migration_on_one_backend_only_is_found(tmp_path: Path) -> None:
-    """Migration numbers go in step too."""
+    """Both backends have the same migration numbers."""
     repository = tree(tmp_path, {"{postgres}/sql/migrations/0001_first.sql": "SELECT 1;"})
     found = [message.split(";")[0] for message in messages(backends_agree, repository)]
     assert found == ["migration 0001 exists on postgres only"]
@@ -72,13 +72,13 @@ def test_the_same_names_agree_whatever_the_files(tmp_path: Path) -> None:
 
 
 def test_a_listed_difference_is_accepted(tmp_path: Path) -> None:
-    """A difference with a reason is no finding."""
+    """A difference with a reason is not a finding."""
     files = {"{sqlite}/sql/session.sql": HEAD, DIFFERENCES: listed({"head": "PostgreSQL folds it into the commit"})}
     assert messages(backends_agree, tree(tmp_path, files)) == []
 
 
 def test_an_unneeded_entry_is_found(tmp_path: Path) -> None:
-    """The list is closed: what is no difference may not stay in it."""
+    """The list has no entry that is not a difference."""
     files = {
         "{sqlite}/sql/session.sql": HEAD,
         "{postgres}/sql/session.sql": HEAD,
@@ -88,13 +88,13 @@ def test_an_unneeded_entry_is_found(tmp_path: Path) -> None:
 
 
 def test_an_entry_without_a_reason_is_found(tmp_path: Path) -> None:
-    """A difference must be explained."""
+    """A difference must have a reason."""
     files = {"{sqlite}/sql/session.sql": HEAD, DIFFERENCES: listed({"head": " "})}
     assert messages(backends_agree, tree(tmp_path, files)) == ["head has no reason"]
 
 
 def test_an_unused_query_is_found(tmp_path: Path) -> None:
-    """A mention in the other backend, in a comment or in a longer text is no use."""
+    """A mention in the other backend, in a comment or in a longer text is not a use."""
     files = {
         "{sqlite}/sql/session.sql": HEAD,
         "{sqlite}/session.py": '"""Reads the head."""\n# head\n',

@@ -26,7 +26,7 @@ def wheel(directory: Path, *names: str) -> Path:
 
 
 def test_a_whole_wheel_passes(tmp_path: Path) -> None:
-    """The package with its SQL and types, and the metadata, are what a wheel holds."""
+    """A wheel holds the package with its SQL and types, and the metadata."""
     check_content(wheel(tmp_path, *WHOLE))
 
 

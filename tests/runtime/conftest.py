@@ -1,4 +1,4 @@
-"""What the tests of the runtime share."""
+"""Fixtures of the runtime tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.runtime.turn_bench import Bench
 
 @pytest_asyncio.fixture
 async def bench(backend_name: str, backend_url: str) -> AsyncIterator[Bench]:
-    """Applications on an empty storage, on each backend in turn, with a clock that the test moves."""
+    """Applications on an empty storage, on each backend, with a clock that the test moves."""
     opened = Bench(backend_name, backend_url)
     yield opened
     await opened.close()
@@ -20,7 +20,7 @@ async def bench(backend_name: str, backend_url: str) -> AsyncIterator[Bench]:
 
 @pytest_asyncio.fixture
 async def world(backend_name: str, backend_url: str) -> AsyncIterator[World]:
-    """The same for tests of processes, with counts of what they call."""
+    """Applications that run processes, on each backend, with counts of their calls."""
     opened = World(backend_name, backend_url)
     yield opened
     await opened.close()

@@ -1,4 +1,4 @@
-"""One turn and one process that use everything which must happen once, and count what they really do in a file."""
+"""One turn and one process with every kind of step that must run once; a file counts the real calls."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SESSION: Final = "crash"
 ASKED: Final = "look into it"
 EARLY: Final = "and hurry"
 TURN_STEPS: Final = (("model", "tool"), ("react",))
-"""The steps of the first turn and of the one that a wake makes."""
+"""The steps of the first turn, and of the turn that a wake starts."""
 PROCESS_STEPS: Final = ("search", "left", "right", "approve", "fill", "write", "archive")
 ALL_STEPS: Final = frozenset({*TURN_STEPS[0], *TURN_STEPS[1], *PROCESS_STEPS})
 _PAUSE_S: Final = 0.02
 OPTIONS: Final = lash.WorkerOptions(lease_ttl_s=60, poll_s=0.5)
-"""A lease outlives every test: what is taken over was taken from a process that is provably dead."""
+"""A lease outlives every test: a takeover needs a holder that is provably dead."""
 
 
 def build(url: str, counts: Path, *hooks: lash.Hook) -> lash.App:
@@ -83,7 +83,7 @@ def _add_agent(
             await turn.step("react", work, "react")
             turn.usage("m", input_tokens=1, output_tokens=2)
             turn.state["turns"] = 2
-            return f"heard: {turn.wakes[0].input}"
+            return f"received: {turn.wakes[0].input}"
         await turn.step("model", work, "model")
         early = await turn.join_early_input()
         found = await turn.step("tool", work, "tool")
@@ -95,7 +95,7 @@ def _add_agent(
 
 
 async def send_input(url: str) -> None:
-    """Queue what the first turn is for, and what joins it on its way."""
+    """Queue the input of the first turn, and the early input that joins it."""
     async with lash.App(url, worker=False) as app:
         session = app.session(SESSION)
         await session.send(ASKED, key="first")
@@ -103,7 +103,7 @@ async def send_input(url: str) -> None:
 
 
 async def is_finished(storage: lash.Storage) -> bool:
-    """Say whether both turns were committed and all three processes have ended."""
+    """Return True if both turns were committed and all three processes have ended."""
     if await storage.queue.list(SESSION):
         return False
     records = (await storage.processes.list()).processes

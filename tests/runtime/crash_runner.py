@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from lash.postgres.engine.pool import PooledConnection
 
 _IGNORED: Final = ("begin", "savepoint", "release", "rollback")
-"""Between these and their neighbours nothing can be lost that is not lost at the neighbours."""
+"""Boundaries that are left out: a crash there loses the same as a crash at a neighbour."""
 _COMMIT: Final = "commit"
 _LIMIT_S: Final = 90
 
 
 class Killer(lash.Hook):
-    """Notes every boundary, and kills this process when the named one is reached."""
+    """Records every boundary, and kills this process at the named one."""
 
     def __init__(self, point: str | None) -> None:
         self._point = point
@@ -75,12 +75,12 @@ class Killer(lash.Hook):
 
 
 def _counts(name: str) -> bool:
-    # How often a worker looks for work depends on the clock, and looking changes nothing.
+    # How often a worker polls depends on the clock, and a poll changes nothing.
     return name not in _IGNORED and not name.startswith("work_")
 
 
 def _watch_ends_of_statements(killer: Killer) -> None:
-    """Hear of the application's statements once they have run, for which there is no public hook."""
+    """Report the application's statements once they have run; there is no public hook for that."""
     send, command, control = Database.send, Database.command, Statements.control
 
     async def watched_send(
@@ -113,23 +113,23 @@ def _watch_ends_of_statements(killer: Killer) -> None:
     Statements.control = watched_control  # type: ignore[method-assign]
 
 
-async def _work(url: str, folder: Path, point: str | None) -> None:
+async def _work(url: str, directory: Path, point: str | None) -> None:
     """Work until everything is finished, or until the point of the kill."""
     killer = Killer(point)
     _watch_ends_of_statements(killer)
-    app = build(url, folder / "counts", killer)
+    app = build(url, directory / "counts", killer)
     async with await lash.open(url) as beside, app, asyncio.timeout(_LIMIT_S):
-        # The worker has not looked for the first time yet.
+        # The worker has not polled yet.
         killer.armed = True
-        while not await is_finished(beside):  # noqa: ASYNC110 (it looks from outside)
+        while not await is_finished(beside):  # noqa: ASYNC110 (it polls from outside)
             await asyncio.sleep(0.02)
         killer.armed = False
-    (folder / "trace.json").write_text(json.dumps(killer.trace))
+    (directory / "trace.json").write_text(json.dumps(killer.trace))
 
 
 def _child(order: dict[str, str | None]) -> int:
     try:
-        asyncio.run(_work(str(order["url"]), Path(str(order["folder"])), order["point"]))
+        asyncio.run(_work(str(order["url"]), Path(str(order["directory"])), order["point"]))
     except BaseException:  # noqa: BLE001 (the parent knows the child by its exit code alone)
         traceback.print_exc()
         return 1

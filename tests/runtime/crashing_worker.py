@@ -1,6 +1,6 @@
-"""A worker in a process of its own, which kills itself where it is told to.
+"""A worker in a process of its own, which kills itself at a given point.
 
-Called with a URL, a folder for its notes, and the name of the place where it dies (or ``nowhere``).
+Called with a URL, a directory for its notes, and the name of the point where it dies (or ``nowhere``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lash.runtime.processes.context import Context
 OPTIONS = WorkerOptions(lease_ttl_s=1.0, poll_s=0.1)
 
 
-def declare(app: App, folder: Path, dies: str = "nowhere") -> lash.ProcessDefinition[[bool], list[str]]:
+def declare(app: App, directory: Path, dies: str = "nowhere") -> lash.ProcessDefinition[[bool], list[str]]:
     """Declare the process that worker and test share."""
 
     def die_at(place: str) -> None:
@@ -27,18 +27,18 @@ def declare(app: App, folder: Path, dies: str = "nowhere") -> lash.ProcessDefini
             os.kill(os.getpid(), signal.SIGKILL)
 
     async def first() -> str:
-        _note(folder, "first")
+        _note(directory, "first")
         die_at("after the effect")
         return "one"
 
     async def pay() -> str:
         die_at("before the payment")
-        _note(folder, "pay")
+        _note(directory, "pay")
         die_at("after the payment")
         return "paid"
 
     async def last() -> str:
-        _note(folder, "last")
+        _note(directory, "last")
         return "three"
 
     async def job(ctx: Context, once: bool) -> list[str]:  # noqa: FBT001 (it is stored by name)
@@ -52,20 +52,20 @@ def declare(app: App, folder: Path, dies: str = "nowhere") -> lash.ProcessDefini
     return app.process(retry=Retry(longest_pause_s=0.2))(job)
 
 
-def _note(folder: Path, name: str) -> None:
-    with (folder / name).open("a") as file:
+def _note(directory: Path, name: str) -> None:
+    with (directory / name).open("a") as file:
         file.write("x")
 
 
-def noted(folder: Path, name: str) -> int:
+def noted(directory: Path, name: str) -> int:
     """Return how often something happened."""
-    path = folder / name
+    path = directory / name
     return len(path.read_text()) if path.exists() else 0
 
 
-async def main(url: str, folder: str, dies: str) -> None:
+async def main(url: str, directory: str, dies: str) -> None:
     app = App(url, options=OPTIONS)
-    declare(app, Path(folder), dies)
+    declare(app, Path(directory), dies)
     async with app:
         await app.run()
 

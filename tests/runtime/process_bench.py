@@ -15,7 +15,7 @@ from tests.contract.harnesses import PostgresHarness
 
 
 class Heard(Hook):
-    """Keeps every moment that it hears of."""
+    """Keeps every event that it receives."""
 
     def __init__(self) -> None:
         self.notes: list[tuple[str, dict[str, Any]]] = []
@@ -45,7 +45,7 @@ class World:
         return self.backend != "memory"
 
     async def app(self, *, worker: bool = False, real_time: bool = False, **options: Any) -> App:  # noqa: ANN401 (those of App)
-        """Return an application that is open; without a worker the test drains it."""
+        """Return an open application; without a worker the test drains it."""
         if self._postgres is not None and not real_time:
             await self._postgres.open()
         app = App(self.url, worker=worker, clock=None if real_time else self.clock, hooks=(self.heard,), **options)
@@ -54,7 +54,7 @@ class World:
         return app
 
     def count(self, name: str) -> int:
-        """Count a call of something and return the how manyth it was."""
+        """Count a call and return its number."""
         self.calls[name] += 1
         return self.calls[name]
 

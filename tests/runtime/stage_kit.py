@@ -13,7 +13,7 @@ from tests.contract.harnesses import PostgresHarness
 class Stage:
     """An empty storage on one backend, and any number of applications on it.
 
-    A storage in memory has room for one application.
+    A storage in memory takes one application.
     """
 
     def __init__(self, backend: str, url: str) -> None:
@@ -37,7 +37,7 @@ class Stage:
 
 @asynccontextmanager
 async def staged(backend: str, url: str) -> AsyncIterator[Stage]:
-    """Give a stage on an empty storage."""
+    """Yield a stage on an empty storage."""
     stage = Stage(backend, url)
     await stage.prepare()
     try:

@@ -1,4 +1,4 @@
-"""Stopping a process where it is in nobody's way."""
+"""Stopping a process while it holds no lock."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _IN_A_TRANSACTION: Final = (
 
 
 async def stop(process: subprocess.Popen[str] | subprocess.Popen[bytes], url: str) -> None:
-    """Stop a child with SIGSTOP while nobody writes to the storage.
+    """Stop a child with SIGSTOP while no process writes to the storage.
 
-    A call is answered before its writer has let go of the database. Whoever is stopped between the two keeps all
-    others out until it is woken, as any writer does that is stopped; that is not what the tests are about.
+    A call returns before its writer has released the write lock. A process stopped between the two would block all
+    other writers until it continues, which the tests are not about.
     """
     async with asyncio.timeout(PATIENCE_S):
         while True:
             process.send_signal(signal.SIGSTOP)
-            # The signal is sent, and works when the kernel gets to it.
+            # The kernel delivers the signal asynchronously.
             await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-            if await _nobody_writes(url):
+            if await _is_idle(url):
                 return
             process.send_signal(signal.SIGCONT)
             await asyncio.sleep(0.02)
 
 
-async def _nobody_writes(url: str) -> bool:
+async def _is_idle(url: str) -> bool:
     if not url.startswith("sqlite"):
         return not await raw(url, _IN_A_TRANSACTION)
     path = urlsplit(url).path.removeprefix("/")

@@ -1,4 +1,4 @@
-"""Writing down what turns show: it never waits, never raises, and what is lost is told."""
+"""The activity writer never waits and never raises, and reports what it lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def storage(backend_url: str) -> AsyncIterator[Storage]:
 
 
 class Gate:
-    """A real store whose appends wait until they are let through, or fail."""
+    """A real store whose appends wait until the test releases them, or fail."""
 
     def __init__(self, store: ActivityStore) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class Gate:
 
 
 class Losses:
-    """What the writer says it has lost."""
+    """The losses that the writer reports."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -81,7 +81,7 @@ class Losses:
 
 
 async def told(storage: Storage, count: int, *, session_id: str = "s") -> list[Observed]:
-    """Return the first values that whoever has seen nothing of the activity gets."""
+    """Return the first values that a new observer of the activity gets."""
     cursor = encode_cursor(
         session_id, ObserveCursor(revision=(await storage.activity.read(session_id)).newest.revision)
     )
@@ -90,7 +90,7 @@ async def told(storage: Storage, count: int, *, session_id: str = "s") -> list[O
 
 
 def short(values: Sequence[Observed]) -> list[JSON | tuple[str, int]]:
-    """Return the payloads, and what was lost between them."""
+    """Return the payloads, and the losses between them."""
     shown: list[JSON | tuple[str, int]] = []
     for value in values:
         if isinstance(value, TurnActivity):
@@ -103,7 +103,7 @@ def short(values: Sequence[Observed]) -> list[JSON | tuple[str, int]]:
 
 
 async def test_what_is_told_is_written_in_order(storage: Storage) -> None:
-    """The pieces of two turns in two sessions arrive without a flush, in the background."""
+    """The pieces of two turns in two sessions are written in order, in the background, without a flush."""
     await created(storage, "other")
     writer = ActivityWriter(storage.activity)
     for number in range(100):
@@ -115,7 +115,7 @@ async def test_what_is_told_is_written_in_order(storage: Storage) -> None:
 
 
 async def test_few_appends_carry_many_pieces(storage: Storage) -> None:
-    """The first piece is written at once; what is told then goes together, after a pause or as soon as it is much."""
+    """The first piece is written at once; later ones are grouped until a pause ends or their size is large."""
     gate = Gate(storage.activity)
     gate.open.set()
     writer = ActivityWriter(gate, pause_s=NEVER_S)
@@ -133,7 +133,7 @@ async def test_few_appends_carry_many_pieces(storage: Storage) -> None:
 
 
 async def test_a_silent_writer_runs_nothing(storage: Storage) -> None:
-    """Its task ends when nothing came for a pause, and begins again with the next piece."""
+    """The task ends after a pause without pieces, and starts again with the next piece."""
     writer = ActivityWriter(storage.activity, pause_s=0)
     for number in range(1, 4):
         writer.show("s", "t", number)
@@ -144,7 +144,7 @@ async def test_a_silent_writer_runs_nothing(storage: Storage) -> None:
 
 
 async def test_a_slow_storage_drops_the_oldest_and_says_so(storage: Storage) -> None:
-    """Telling goes on while nothing can be written; those who observe learn how much is missing."""
+    """Turns continue while writes hang; observers learn how many pieces are missing."""
     gate, losses = Gate(storage.activity), Losses()
     writer = ActivityWriter(gate, pause_s=0, max_items=10, on_loss=losses)
     writer.show("s", "t", "in flight")
@@ -159,7 +159,7 @@ async def test_a_slow_storage_drops_the_oldest_and_says_so(storage: Storage) -> 
 
 
 async def test_a_buffer_is_bounded_in_bytes(storage: Storage) -> None:
-    """Large pieces push the oldest out before there are many; the newest always fits."""
+    """Large pieces evict the oldest before there are many; the newest always fits."""
     gate, losses = Gate(storage.activity), Losses()
     writer = ActivityWriter(gate, pause_s=NEVER_S, max_bytes=2_500, on_loss=losses)
     for letter in "abcd":
@@ -174,7 +174,7 @@ async def test_a_buffer_is_bounded_in_bytes(storage: Storage) -> None:
 
 
 async def test_a_failing_storage_fails_no_turn(storage: Storage) -> None:
-    """Neither telling nor flushing raises; what could not be written is told as lost, not written again."""
+    """Neither showing nor flushing raises; pieces that could not be written are reported lost, not retried."""
     gate, losses = Gate(storage.activity), Losses()
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
@@ -192,7 +192,7 @@ async def test_a_failing_storage_fails_no_turn(storage: Storage) -> None:
 
 
 async def test_a_loss_is_carried_by_what_comes_next(storage: Storage) -> None:
-    """Within a turn, what follows a failed append says how many pieces are missing before it."""
+    """Within a turn, the piece after a failed append carries the number of missing pieces."""
     gate, losses = Gate(storage.activity), Losses()
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
@@ -208,7 +208,7 @@ async def test_a_loss_is_carried_by_what_comes_next(storage: Storage) -> None:
 
 
 async def test_what_cannot_be_stored_is_told_as_lost(storage: Storage) -> None:
-    """In its place, also with nothing behind it."""
+    """A loss is reported at its position, even if no piece follows."""
     losses = Losses()
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S, on_loss=losses)
     writer.show("s", "t", 1)
@@ -221,7 +221,7 @@ async def test_what_cannot_be_stored_is_told_as_lost(storage: Storage) -> None:
 
 
 async def test_a_loss_at_the_end_of_a_turn_is_told_too(storage: Storage) -> None:
-    """With nothing behind it that could carry it, it is written by itself."""
+    """A loss without a following piece is written as a row of its own."""
     gate, losses = Gate(storage.activity), Losses()
     gate.open.set()
     gate.failure = StoreUnavailable("the server is away")
@@ -236,7 +236,7 @@ async def test_a_loss_at_the_end_of_a_turn_is_told_too(storage: Storage) -> None
 
 
 async def test_a_thread_may_show_something(storage: Storage) -> None:
-    """A tool that runs in a thread shows its pieces in their order; one that outlives the loop shows nothing."""
+    """Pieces from a thread are written in order; a thread that outlives the loop writes nothing."""
     writer = ActivityWriter(storage.activity)
 
     def tool() -> None:
@@ -252,11 +252,11 @@ async def test_a_thread_may_show_something(storage: Storage) -> None:
         return ActivityWriter(storage.activity)
 
     ended = await asyncio.to_thread(lambda: asyncio.run(make()))
-    ended.show("s", "t", "nobody sees it")
+    ended.show("s", "t", "not shown")
 
 
 async def test_writing_many_sessions_keeps_what_is_told_meanwhile(storage: Storage) -> None:
-    """A session that was flushed while others were being written loses nothing of its next turn."""
+    """A session flushed while others are being written loses nothing of its next turn."""
     names = [f"s{number}" for number in range(12)]
     for name in names:
         await created(storage, name)
@@ -278,7 +278,7 @@ async def test_writing_many_sessions_keeps_what_is_told_meanwhile(storage: Stora
 
 
 async def test_what_is_shown_is_what_it_was(storage: Storage) -> None:
-    """A payload that is changed after it was told is shown as it was."""
+    """A payload that is changed after it was shown is written as it was."""
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S)
     payload = {"text": "before"}
     writer.show("s", "t", payload)
@@ -289,7 +289,7 @@ async def test_what_is_shown_is_what_it_was(storage: Storage) -> None:
 
 
 async def test_a_session_that_is_gone_takes_its_activity_with_it(storage: Storage) -> None:
-    """Nobody is left to be told."""
+    """Activity of a deleted session is dropped."""
     losses = Losses()
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S, on_loss=losses)
     writer.show("never", "t", 1)
@@ -301,7 +301,7 @@ async def test_a_session_that_is_gone_takes_its_activity_with_it(storage: Storag
 
 
 async def test_a_flush_does_not_wait_for_ever(storage: Storage) -> None:
-    """The turn goes on when its storage hangs, and what it showed follows later."""
+    """A turn continues when its storage hangs; its pieces follow later."""
     gate = Gate(storage.activity)
     writer = ActivityWriter(gate, pause_s=0)
     writer.show("s", "t", 1)
@@ -313,7 +313,7 @@ async def test_a_flush_does_not_wait_for_ever(storage: Storage) -> None:
 
 
 async def test_a_turn_is_shown_before_its_commit_is_told(storage: Storage) -> None:
-    """With a flush before each commit, whoever observes gets every turn's pieces, then its commit."""
+    """With a flush before each commit, an observer gets the pieces of every turn, then its commit."""
     cursor = await current_cursor(storage, "s")
     session, writer = storage.session("s"), ActivityWriter(storage.activity)
     leaf = "a"
@@ -342,7 +342,7 @@ async def test_a_turn_is_shown_before_its_commit_is_told(storage: Storage) -> No
 
 @pytest.mark.parametrize("closes", [1, 2])
 async def test_closing_writes_what_is_left(storage: Storage, closes: int) -> None:
-    """Afterwards nothing is taken; a second close is harmless."""
+    """A closed writer accepts nothing; closing is idempotent."""
     writer = ActivityWriter(storage.activity, pause_s=NEVER_S)
     writer.show("s", "t", 1)
     for _ in range(closes):

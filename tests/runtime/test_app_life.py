@@ -1,4 +1,4 @@
-"""Applications: declared in any order, started once, used while they run, stopped whole."""
+"""Applications: declared in any order, started once, used while they run, stopped completely."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAST = lash.WorkerOptions(poll_s=0.2, grace_s=30)
 
 
 class Notes(lash.Hook):
-    """Remembers what was noted."""
+    """Keeps the events that it receives."""
 
     def __init__(self) -> None:
         self.kinds: list[str] = []
@@ -50,7 +50,7 @@ _USES: list[Callable[[lash.App], object]] = [
 async def test_use_before_the_start_and_after_the_stop_says_what_is_missing(
     backend_url: str, use: Callable[[lash.App], object]
 ) -> None:
-    """Every use of an app that is not open names the remedy, and leaves nothing un-awaited."""
+    """Each use of an app that is not open names the remedy, and leaves no coroutine un-awaited."""
     app = lash.App(backend_url, worker=False)
     for _ in range(2):
         with pytest.raises(lash.ConfigError, match="async with app"):
@@ -66,7 +66,7 @@ async def _used(use: Callable[[lash.App], object], app: lash.App) -> None:
 
 
 async def test_opening_and_stopping_are_idempotent(backend_url: str) -> None:
-    """Two calls of `open` at once open one storage; the app can be stopped twice and opened again."""
+    """Concurrent calls of `open` open one storage; the app can be stopped twice and opened again."""
     app = lash.App(backend_url, options=FAST)
     app.agent(hello)
     await asyncio.gather(app.open(), app.open())
@@ -84,7 +84,7 @@ async def test_opening_and_stopping_are_idempotent(backend_url: str) -> None:
 
 
 async def test_declarations_need_no_order(backend_url: str) -> None:
-    """Agents and processes that are declared while the app runs are used at once; a process may name a later one."""
+    """Agents and processes declared while the app runs are used at once; a process may name a later one."""
     app = lash.App(backend_url, options=FAST)
     async with app:
 
@@ -101,7 +101,7 @@ async def test_declarations_need_no_order(backend_url: str) -> None:
 
 
 async def test_one_name_is_one_definition(backend_url: str) -> None:
-    """Two functions under one name are refused; declaring the same function twice is harmless."""
+    """Two functions under one name are refused; declaring one function twice is idempotent."""
     app = lash.App(backend_url, worker=False)
     app.agent(hello)
     app.agent(hello)
@@ -117,7 +117,7 @@ async def test_one_name_is_one_definition(backend_url: str) -> None:
 
 
 async def test_what_finishes_may_use_the_app_until_it_has(backend_url: str) -> None:
-    """A turn that runs while the app stops can still send, start and emit: it is not failed by the stop."""
+    """A turn that runs while the app stops can still send, start and emit."""
     app = lash.App(backend_url, options=FAST)
     running, go = asyncio.Event(), asyncio.Event()
 
@@ -148,7 +148,7 @@ async def test_what_finishes_may_use_the_app_until_it_has(backend_url: str) -> N
 
 
 async def test_a_worker_that_fails_is_told_of(backend_url: str) -> None:
-    """When a worker ends by an error, that is noted at once, and the stop raises it."""
+    """A worker that ends with an error is reported at once, and the stop raises its error."""
     notes = Notes()
     app = lash.App(backend_url, options=FAST, hooks=[notes])
     await app.open()
@@ -161,14 +161,14 @@ async def test_a_worker_that_fails_is_told_of(backend_url: str) -> None:
 
 
 async def test_an_app_with_a_worker_is_not_drained(backend_url: str) -> None:
-    """Two workers under one identity would share leases, so draining beside a worker is refused."""
+    """Draining beside a worker is refused: two workers with one identity would share leases."""
     async with lash.App(backend_url, options=FAST) as app:
         with pytest.raises(lash.ConfigError, match="worker=False"):
             await app.drain()
 
 
 async def test_drains_at_once_run_nothing_twice(backend_url: str) -> None:
-    """Callers that drain at the same time share the work: each turn runs once."""
+    """Concurrent drains share the work: each turn runs once."""
     ran: list[str] = []
     app = lash.App(backend_url, worker=False)
 
@@ -190,6 +190,6 @@ async def test_drains_at_once_run_nothing_twice(backend_url: str) -> None:
     [{"sessions": -1}, {"processes": -1}, {"poll_s": 0}, {"lease_ttl_s": 0}, {"grace_s": -1}, {"maintenance_s": 0}],
 )
 def test_impossible_options_are_refused(wrong: dict[str, float]) -> None:
-    """A worker with negative limits or without time is no worker."""
+    """Negative limits and zero durations are refused."""
     with pytest.raises(lash.ConfigError, match="a worker needs"):
         lash.WorkerOptions(**wrong)  # type: ignore[arg-type]

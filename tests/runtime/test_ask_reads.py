@@ -28,7 +28,7 @@ class Statements(lash.Hook):
 
 
 def reads(statements: Statements) -> int:
-    """Return how many reads looked for replies."""
+    """Return the number of reads for replies."""
     return sum(statements.names[name] for name in READS)
 
 
@@ -37,7 +37,7 @@ async def reply(turn: lash.Turn) -> str:
 
 
 async def asked(app: lash.App) -> None:
-    """Let each caller ask a session of its own, all at once."""
+    """Let each caller ask a session of its own, concurrently."""
     texts = [str(number) for number in range(CALLERS)]
     replies = await asyncio.gather(*(app.session(f"s{text}").ask(text, timeout_s=120) for text in texts))
     assert replies == [f"re: {text}" for text in texts]
@@ -49,7 +49,7 @@ async def prepared(app: lash.App) -> None:
 
 
 async def test_a_reply_takes_at_most_two_reads(backend_url: str) -> None:
-    """200 callers on 200 sessions, answered in the same process: a caller reads for hints about its session only."""
+    """200 callers on 200 sessions, answered in the same process: a caller reads only after hints for its session."""
     statements = Statements()
     app = lash.App(backend_url, hooks=[statements])
     app.agent(reply)
@@ -61,7 +61,7 @@ async def test_a_reply_takes_at_most_two_reads(backend_url: str) -> None:
 
 
 async def test_a_reply_from_another_storage_takes_at_most_two_reads(backend_url: str) -> None:
-    """The same, answered by a worker on another storage; where its hints name no session, the callers share a read."""
+    """200 callers, answered by a worker on another storage; where hints name no session, callers share a read."""
     statements = Statements()
     app = lash.App(backend_url, worker=False, hooks=[statements])
     app.agent(reply)

@@ -1,4 +1,4 @@
-"""What a worker has found and not begun yet."""
+"""Processes that a worker has found and not started yet."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_poll_replaces_what_an_earlier_one_found() -> None:
 
 
 def test_what_runs_or_is_avoided_is_left_out() -> None:
-    """A poll also names processes that were started a moment ago or are to be left alone."""
+    """A poll also lists processes that were just started or are avoided; the backlog leaves them out."""
     slots, backlog = made(4, 4)
     assert slots.take("a")
     slots.avoid("b", 60)
@@ -54,7 +54,7 @@ def test_what_runs_or_is_avoided_is_left_out() -> None:
 
 
 def test_after_a_lost_claim_the_order_is_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After another worker was faster, the results of the next poll, and only those, are shuffled."""
+    """After a claim was lost to another worker, only the results of the next poll are shuffled."""
     slots, backlog = made(3, 0)
     monkeypatch.setattr(random, "shuffle", list.reverse)
     backlog.note_lost_claim()

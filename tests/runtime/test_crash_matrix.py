@@ -1,7 +1,7 @@
-"""A worker is killed at every boundary of one turn and of one process; another one finishes what it left behind.
+"""A worker is killed at every boundary of one turn and of one process; another worker finishes the work.
 
-The boundaries are those of an undisturbed run: before and after each statement and each span. Usually some of them are
-tried; ``LASH_CRASH_POINTS=all`` tries every one.
+The boundaries are before and after each statement and each span of an undisturbed run. By default a sample is tried;
+``LASH_CRASH_POINTS=all`` tries every one.
 """
 
 from __future__ import annotations
@@ -52,11 +52,13 @@ class Runner:
     def __init__(self, server: subprocess.Popen[str]) -> None:
         self._server = server
 
-    def work(self, url: str, folder: Path, point: str | None = None) -> int:
-        """Let a worker run until all is finished or it is killed at the point; return its exit code."""
+    def work(self, url: str, directory: Path, point: str | None = None) -> int:
+        """Run a worker until everything is finished or it is killed at the point; return its exit code."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        print(json.dumps({"url": url, "folder": str(folder), "point": point}), file=self._server.stdin, flush=True)
+        print(
+            json.dumps({"url": url, "directory": str(directory), "point": point}), file=self._server.stdin, flush=True
+        )
         answer: dict[str, Any] = json.loads(self._server.stdout.readline())
         code: int = answer["code"]
         return code
@@ -70,23 +72,23 @@ def runner() -> Iterator[Runner]:
 
 
 class Databases:
-    """Any number of empty storages of one backend, each with a folder."""
+    """Any number of empty storages of one backend, each with a directory."""
 
-    def __init__(self, server_url: str | None, folder: Path) -> None:
+    def __init__(self, server_url: str | None, directory: Path) -> None:
         self._url = server_url
-        self._folder = folder
+        self._directory = directory
         self._count = 0
 
     @contextmanager
     def fresh(self) -> Iterator[tuple[str, Path]]:
         self._count += 1
-        folder = self._folder / str(self._count)
-        folder.mkdir()
+        directory = self._directory / str(self._count)
+        directory.mkdir()
         if self._url is None:
-            yield f"sqlite:///{folder / 'lash.db'}", folder
+            yield f"sqlite:///{directory / 'lash.db'}", directory
             return
         with fresh_schema(self._url) as url:
-            yield url, folder
+            yield url, directory
 
 
 @pytest.fixture
@@ -96,58 +98,58 @@ def databases(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path)
 
 
 async def test_a_worker_may_die_anywhere(databases: Databases) -> None:
-    """What was recorded never happens again, what was not happens once more, and the end is the same everywhere."""
+    """Recorded steps never run again, others run once more, and the final state is the same for every point."""
     killed = 0
     with runner() as run:
-        with databases.fresh() as (url, folder):
-            trace = await _undisturbed(run, url, folder)
+        with databases.fresh() as (url, directory):
+            trace = await _undisturbed(run, url, directory)
         points = _chosen(trace)
         for point in points:
-            with databases.fresh() as (url, folder):
-                killed += await _killed_at(run, url, folder, point)
+            with databases.fresh() as (url, directory):
+                killed += await _killed_at(run, url, directory, point)
     print(f"{killed} kills at {len(points)} of {len(trace)} boundaries")  # noqa: T201 (a figure to see)
-    # Two lines that run at once may pass each other, so that a point is not always met; of few points one weighs much.
+    # Concurrent branches may overtake each other, so a point is not always reached; of few points one weighs much.
     assert killed >= 0.9 * len(points) - 1
 
 
-async def _undisturbed(run: Runner, url: str, folder: Path) -> list[str]:
+async def _undisturbed(run: Runner, url: str, directory: Path) -> list[str]:
     await send_input(url)
-    assert run.work(url, folder) == 0
-    await _check_end(url, dict.fromkeys(ALL_STEPS, 1), folder)
-    trace: list[str] = json.loads((folder / "trace.json").read_text())
+    assert run.work(url, directory) == 0
+    await _check_end(url, dict.fromkeys(ALL_STEPS, 1), directory)
+    trace: list[str] = json.loads((directory / "trace.json").read_text())
     return trace
 
 
 def _chosen(trace: list[str]) -> list[str]:
     if POINTS == "all":
         return trace
-    # Spread over the whole run, and always around the one commit of the first turn and around a tool.
+    # Spread over the whole run, always with the points around the commit of the first turn and around a tool.
     step = len(trace) / int(POINTS)
     spread = [trace[int(index * step)] for index in range(int(POINTS))]
     return [*spread, "after step tool#1 #1", "after step search#1 #1"]
 
 
-async def _killed_at(run: Runner, url: str, folder: Path, point: str) -> bool:
-    """Kill a worker at the point and let another one finish; return whether the point was met."""
+async def _killed_at(run: Runner, url: str, directory: Path, point: str) -> bool:
+    """Kill a worker at the point and let another finish; return whether the point was reached."""
     await send_input(url)
     doomed = with_parameters(url, application_name="doomed") if url.startswith("postgres") else url
-    code = run.work(doomed, folder, point)
+    code = run.work(doomed, directory, point)
     assert code in (0, _KILLED), point
     await _connections_gone(url)
-    before, recorded = counted(folder / "counts"), await _recorded(url)
+    before, recorded = counted(directory / "counts"), await _recorded(url)
     in_flight = {name for name, number in before.items() if number and name not in recorded}
     assert max(before.values()) <= 1, point
-    # What the killed worker was doing at once: both lines of the gathering, or a turn beside a process.
+    # The concurrent work of the killed worker: both branches of the gather, or a turn and a process.
     assert len(in_flight) <= 2, (point, in_flight)
     if code == _KILLED:
-        assert run.work(url, folder) == 0, f"{point}: nobody could finish this"
+        assert run.work(url, directory) == 0, f"{point}: no worker could finish this"
     expected = {name: before[name] + (name not in recorded) for name in ALL_STEPS}
-    await _check_end(url, expected, folder, point)
+    await _check_end(url, expected, directory, point)
     return code == _KILLED
 
 
 async def _connections_gone(url: str) -> None:
-    """Wait until the server has noticed that the killed worker is gone: what it had sent is done by then."""
+    """Wait until the server has noticed the death of the worker: everything that it sent is done by then."""
     if url.startswith("sqlite"):
         return
     async with asyncio.timeout(30):
@@ -182,9 +184,9 @@ async def _replies(storage: lash.Storage) -> list[str]:
     return [node.node_id for node in nodes if node.node_id.endswith(":reply")]
 
 
-async def _check_end(url: str, executed: dict[str, int], folder: Path, point: str = "undisturbed") -> None:
-    """Check calls, graph, queue, ledger, state, processes and their logs against what was written down by hand."""
-    assert counted(folder / "counts") == executed, point
+async def _check_end(url: str, executed: dict[str, int], directory: Path, point: str = "undisturbed") -> None:
+    """Compare calls, graph, queue, ledger, state, processes and their logs with values written by hand."""
+    assert counted(directory / "counts") == executed, point
     async with await lash.open(url) as storage:
         await _check_session(storage, point)
         await _check_processes(storage, point)
@@ -206,7 +208,7 @@ async def _check_session(storage: lash.Storage, point: str) -> None:
         ("assistant", ["{}", "tool"]),
         ("assistant", ["begun, with 1 more"]),
         ("event", ["lash is ready"]),
-        ("assistant", ["heard: lash is ready"]),
+        ("assistant", ["received: lash is ready"]),
     ], point
     assert await storage.queue.list(SESSION) == (), point
     assert await storage.queue.dead() == (), point

@@ -1,4 +1,4 @@
-"""Turns that fail: back-off, dead letters, and another try."""
+"""Turns that fail: back-off, dead letters, and requeueing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.runtime.turn_bench import Bench, take_session, texts
 
 
 async def test_a_failing_turn_is_tried_again_later_and_later(bench: Bench) -> None:
-    """The pause grows, later messages wait for their turn, and the attempts are counted from 1."""
+    """The pause grows, later messages wait, and attempts are counted from 1."""
     app = await bench.app()
     calls: list[tuple[str, int]] = []
 
@@ -53,7 +53,7 @@ async def test_a_failing_turn_is_tried_again_later_and_later(bench: Bench) -> No
 
 @pytest.mark.parametrize("trouble", [lash.StoreUnavailable, lash.StorageFailure])
 async def test_trouble_of_the_database_costs_no_attempt(bench: Bench, trouble: type[lash.StoreError]) -> None:
-    """However often the storage fails, the message is kept and answered once it works; the pauses do not grow."""
+    """Storage errors cost no attempt: the message is answered once the storage works; pauses do not grow."""
     app = await bench.app()
     attempts: list[int] = []
 
@@ -75,7 +75,7 @@ async def test_trouble_of_the_database_costs_no_attempt(bench: Bench, trouble: t
 
 
 async def test_the_last_attempt_makes_a_dead_letter(bench: Bench) -> None:
-    """The letter holds the message, the reason, the attempts and where it came from; the session goes on."""
+    """The letter holds the message, the reason, the attempts and the origin; the session continues."""
     app = await bench.app()
 
     @app.agent(retry=Retry(max_attempts=2, first_pause_s=0))
@@ -101,7 +101,7 @@ async def test_the_last_attempt_makes_a_dead_letter(bench: Bench) -> None:
 
 
 async def test_requeue_runs_only_the_step_that_failed(bench: Bench) -> None:
-    """Recorded steps are replayed, also after others have spoken since; the answer comes at the end."""
+    """Recorded steps are replayed, even after later turns; the reply is appended at the end."""
     app = await bench.app()
     calls: list[str] = []
     broken = True
@@ -137,7 +137,7 @@ async def test_requeue_runs_only_the_step_that_failed(bench: Bench) -> None:
 
 
 async def test_requeue_after_early_input_was_answered_elsewhere(bench: Bench) -> None:
-    """Early input that had joined the failed turn got a turn of its own; the requeued one sees it as it did then."""
+    """Early input of the failed turn got its own turn; the requeued turn still sees it as before."""
     app = await bench.app()
     seen: list[list[str]] = []
     broken = True
@@ -171,7 +171,7 @@ async def test_requeue_after_early_input_was_answered_elsewhere(bench: Bench) ->
 
 
 async def test_any_error_text_can_be_kept(bench: Bench) -> None:
-    """An error that no database could store, or that cannot even say what it is, still makes a readable letter."""
+    """An error whose text cannot be stored, or cannot be computed, still makes a readable letter."""
     app = await bench.app()
 
     class Unspeakable(Exception):
@@ -195,7 +195,7 @@ async def test_any_error_text_can_be_kept(bench: Bench) -> None:
 
 
 async def test_an_agent_that_cancels_itself_has_failed(bench: Bench) -> None:
-    """A cancellation that nobody asked for is an error like any other."""
+    """A cancellation without a request is an error like any other."""
     app = await bench.app()
 
     @app.agent(retry=NO_RETRY)
@@ -210,7 +210,7 @@ async def test_an_agent_that_cancels_itself_has_failed(bench: Bench) -> None:
 
 
 async def test_trouble_with_another_session_is_a_failure_of_the_turn(bench: Bench) -> None:
-    """An agent that asks for a session that is not there fails, and its own session is not taken for lost."""
+    """An agent that reads an unknown session fails; its own session is not taken for lost."""
     app = await bench.app()
 
     @app.agent(retry=NO_RETRY)
@@ -226,7 +226,7 @@ async def test_trouble_with_another_session_is_a_failure_of_the_turn(bench: Benc
 
 
 async def test_input_that_kills_every_worker_is_given_up(bench: Bench) -> None:
-    """Attempts that crash are bounded too; a few of them do not count against a turn without retries."""
+    """Crashing attempts are bounded too; a few of them do not count against a turn without retries."""
     app = await bench.app()
     calls: list[int] = []
 
@@ -252,7 +252,7 @@ async def test_input_that_kills_every_worker_is_given_up(bench: Bench) -> None:
 
 
 async def test_a_requeued_group_is_the_group_that_failed(bench: Bench) -> None:
-    """Neighbours that merge into one turn fail and are replayed as they were, whatever may join them by then."""
+    """Messages merged into one turn fail and are replayed as the same group, whatever could join by then."""
     app = await bench.app()
     seen: list[str] = []
     broken = True
@@ -283,7 +283,7 @@ async def test_a_requeued_group_is_the_group_that_failed(bench: Bench) -> None:
 
 
 async def test_a_dead_letter_is_discarded_or_unknown(bench: Bench) -> None:
-    """Requeueing what is no dead letter raises, and says which it was."""
+    """Requeueing an unknown letter raises, with its id."""
     app = await bench.app()
     await app.storage.sessions.create("s")
     with pytest.raises(lash.errors.DeadLetterNotFound, match="nothing"):
@@ -291,7 +291,7 @@ async def test_a_dead_letter_is_discarded_or_unknown(bench: Bench) -> None:
 
 
 async def test_a_delayed_message_waits_for_its_time(bench: Bench) -> None:
-    """at= delays one message, and those behind it go first; a time without a zone is refused."""
+    """at= delays one message, and later ones overtake it; a time without a zone is refused."""
     app = await bench.app()
 
     @app.agent
@@ -312,7 +312,7 @@ async def test_a_delayed_message_waits_for_its_time(bench: Bench) -> None:
 
 
 async def _die_with(bench: Bench, app: lash.App, times: int) -> None:
-    """Claim the head of the queue as workers do that are killed then."""
+    """Claim the head of the queue as a worker does that is killed afterwards."""
     for _ in range(times):
         lease = await take_session(app.storage, "s", ttl_ms=1_000)
         await app.storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=1_000)
@@ -325,7 +325,7 @@ async def _merging(app: lash.App, text: str) -> str:
 
 
 async def test_a_permanent_failure_buries_at_once_and_runs_again_when_requeued(bench: Bench) -> None:
-    """No attempt is wasted on it; once somebody has mended the cause and requeues, the step is run, not replayed."""
+    """A permanent failure is not retried; when its letter is requeued, the step runs and is not replayed."""
     app = await bench.app()
     funds = [0, 5]
 

@@ -1,4 +1,4 @@
-"""Lines that run at once: their keys, their errors, their pauses, and what is refused."""
+"""Concurrent branches: their keys, errors and pauses, and what is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.runtime.process_bench import World, outcome_of, records_of
 
 
 async def test_keys_do_not_depend_on_who_is_faster(world: World) -> None:
-    """Lines that pass each other have the keys of their places, and no step runs twice."""
+    """Branches that overtake each other keep the keys of their positions, and no step runs twice."""
     app = await world.app()
 
     async def fetch(name: str, turns: int) -> str:
@@ -50,7 +50,7 @@ async def test_keys_do_not_depend_on_who_is_faster(world: World) -> None:
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
 async def test_a_crash_between_two_lines_is_made_up_for(world: World, order: str) -> None:
-    """Whichever line was ahead when the run broke off, the next one runs what is missing and nothing else."""
+    """Whichever branch was ahead at the crash, the next run executes only the missing steps."""
     app = await world.app()
     fast = {1: order[0], 2: order[1]}
 
@@ -82,24 +82,24 @@ async def test_a_crash_between_two_lines_is_made_up_for(world: World, order: str
 
 
 async def test_the_first_error_ends_the_other_lines(world: World) -> None:
-    """The others are cancelled where they are, and have ended when the error arrives."""
+    """The other branches are cancelled, and have ended when the error arrives."""
     app = await world.app()
     ended: list[str] = []
 
     async def fail() -> None:
         raise ValueError("no")
 
-    async def for_ever() -> None:
+    async def endless() -> None:
         try:
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)
-            ended.append("for ever")
+            ended.append("endless")
 
     @app.process(retry=NO_RETRY)
     async def both(ctx: Context) -> str:
         try:
-            await ctx.gather(ctx.step(for_ever), ctx.step(fail), ctx.wait_signal("never"))
+            await ctx.gather(ctx.step(endless), ctx.step(fail), ctx.wait_signal("never"))
         except (ValueError, StepFailed) as error:
             ended.append(type(error).__name__)
         await ctx.sleep(1)
@@ -107,15 +107,15 @@ async def test_the_first_error_ends_the_other_lines(world: World) -> None:
 
     handle = await app.start(both)
     await app.drain()
-    assert ended == ["for ever", "ValueError"]
+    assert ended == ["endless", "ValueError"]
     await world.seconds(1)
     await app.drain()
     assert await handle.result(timeout_s=5) == "went on"
-    assert ended[2:] == ["for ever", "StepFailed"], "the failure is recorded, the cancelled step is not"
+    assert ended[2:] == ["endless", "StepFailed"], "the failure is recorded, the cancelled step is not"
 
 
 async def test_a_failure_in_one_line_is_not_recorded_by_another(world: World) -> None:
-    """A line that goes on does not speak for the one that failed: the attempt fails, and the step runs again."""
+    """A branch that continues does not record the failure of another: the attempt fails, and the step runs again."""
     app = await world.app()
 
     async def flaky() -> str:
@@ -133,7 +133,7 @@ async def test_a_failure_in_one_line_is_not_recorded_by_another(world: World) ->
         try:
             return await ctx.step(flaky)
         finally:
-            # Time enough for the other line to begin several steps before the error arrives.
+            # Time for the other branch to start several steps before the error arrives.
             for _ in range(5):
                 await asyncio.sleep(0.005)
 
@@ -150,7 +150,7 @@ async def test_a_failure_in_one_line_is_not_recorded_by_another(world: World) ->
 
 
 async def test_nested_gatherings_and_gatherings_of_waits(world: World) -> None:
-    """Lines in lines, steps beside sleeps, signals, waits and children: one parking when all wait, none too early."""
+    """Nested branches with steps, sleeps, signals, waits and children park once, when all of them wait."""
     app = await world.app()
     keys: list[str] = []
 
@@ -203,7 +203,7 @@ async def test_nested_gatherings_and_gatherings_of_waits(world: World) -> None:
 
 
 async def test_an_error_deep_inside_arrives_although_others_wait(world: World) -> None:
-    """A run is not parked while an error is on its way through several levels of lines."""
+    """A run is not parked while an error propagates through several levels of branches."""
     app = await world.app()
 
     async def fail() -> None:
@@ -226,7 +226,7 @@ async def test_an_error_deep_inside_arrives_although_others_wait(world: World) -
 
 
 async def test_steps_in_foreign_tasks_are_refused(world: World) -> None:
-    """Steps and waits that are called in tasks the run does not know raise ConfigError with advice, nothing else."""
+    """Steps and waits in tasks that the run does not know raise ConfigError with a remedy."""
     app = await world.app()
     said: list[str] = []
 
@@ -275,7 +275,7 @@ async def _await(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401 (whatever it
 
 
 async def test_what_is_safe_in_foreign_tasks(world: World) -> None:
-    """Steps that are called in the function itself and only awaited elsewhere, and steps with keys of their own."""
+    """Steps called in the function and awaited elsewhere are allowed, as are steps with explicit keys."""
     app = await world.app()
 
     async def quick(number: int) -> int:
@@ -302,7 +302,7 @@ async def test_what_is_safe_in_foreign_tasks(world: World) -> None:
 
 
 async def test_turns_gather_too(world: World) -> None:
-    """Lines of a turn have keys of their own as those of a process have."""
+    """Branches of a turn have keys of their own, as in a process."""
     app = await world.app()
 
     async def fetch(name: str) -> str:
@@ -330,7 +330,7 @@ async def test_turns_gather_too(world: World) -> None:
 
 
 async def test_a_task_left_behind_writes_nothing(world: World) -> None:
-    """When the function has returned, what a task of its own still does with the context is refused."""
+    """After the function has returned, a task that it started cannot use the context."""
     app = await world.app()
     seen: list[BaseException] = []
     go = asyncio.Event()
@@ -359,7 +359,7 @@ async def test_a_task_left_behind_writes_nothing(world: World) -> None:
 
 
 async def test_a_pause_that_was_given_up_does_not_wake_the_process(world: World) -> None:
-    """When a line ends with its error, the pauses of the others count no more for when the process is due."""
+    """After a branch failed, the pauses of cancelled branches do not affect when the process is due."""
     app = await world.app()
 
     async def fail() -> None:

@@ -1,4 +1,4 @@
-"""The history that a worker keeps in memory between turns."""
+"""The history that a worker caches between turns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.runtime.turn_bench import Bench, texts
 
 
 async def test_a_session_in_memory_is_not_read_again(bench: Bench) -> None:
-    """A worker that made the last commit asks for nothing of it before the next turn, however long the history is."""
+    """A worker that made the last commit reads nothing before the next turn, whatever the length of the history."""
     statements: Counter[str] = Counter()
 
     class Counting(lash.Hook):
@@ -47,7 +47,7 @@ async def test_a_session_in_memory_is_not_read_again(bench: Bench) -> None:
 
 
 async def test_a_first_commit_of_others_is_not_cut_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who makes the first commit just while a worker looks is part of the history that it goes on from."""
+    """A first commit concurrent with the worker's read is part of the history that the worker uses."""
     storage = (await bench.app()).storage
     await storage.sessions.create("s")
     handle = type(storage.session("s"))
@@ -63,7 +63,7 @@ async def test_a_first_commit_of_others_is_not_cut_off(bench: Bench, monkeypatch
 
 
 async def test_what_others_committed_is_seen(bench: Bench) -> None:
-    """A head that has moved is read again: another app's turns are part of the next one here."""
+    """A head that has moved is read again: another app's turns are part of the next one."""
     if not bench.shared:
         pytest.skip("a storage in memory belongs to one app")
     one, two = await bench.app(), await bench.app()
@@ -77,7 +77,7 @@ async def test_what_others_committed_is_seen(bench: Bench) -> None:
 
 
 async def test_a_session_that_was_deleted_begins_anew(bench: Bench) -> None:
-    """Nothing of a deleted session is remembered when its id is used again."""
+    """Nothing of a deleted session is cached when its id is used again."""
     app = await bench.app()
     _declare(app)
     for _ in range(2):
@@ -92,7 +92,7 @@ async def test_a_session_that_was_deleted_begins_anew(bench: Bench) -> None:
 
 
 async def test_memory_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only so many sessions and nodes are kept, the latest used ones; the last one is kept however long it is."""
+    """The cache is bounded in sessions and nodes, by last use; the last session is kept whatever its length."""
     monkeypatch.setattr(history_module, "_MOST_SESSIONS", 2)
     app = await bench.app()
     _declare(app)
@@ -108,7 +108,7 @@ async def test_memory_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_view_of_an_earlier_attempt() -> None:
-    """What was said through a node; everything if it is not on the path; nothing before the first."""
+    """The view ends at a node; it is the whole history if the node is not on the path, and empty before the first."""
     nodes = [_node(name) for name in ("a", "b", "c")]
     history = History(nodes=nodes)
     assert [message.id for message in history.messages_through("b")] == ["a", "b"]

@@ -23,7 +23,7 @@ TWICE = lash.Retry(max_attempts=2, first_pause_s=1)
 
 
 class Recorder(lash.Hook):
-    """Writes down what it hears."""
+    """Records every call."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, Attributes, BaseException | None]] = []
@@ -51,7 +51,7 @@ class Recorder(lash.Hook):
 
 @dataclasses.dataclass
 class Clumsy(lash.Hook):
-    """Fails wherever it can, and cannot be hashed either."""
+    """Raises in every method, and cannot be hashed."""
 
     def span(self, kind: str, attributes: Attributes) -> AbstractContextManager[None]:
         raise ZeroDivisionError("span")
@@ -98,7 +98,7 @@ async def test_turns_steps_and_statements_are_told(backend_url: str) -> None:
 
 
 async def test_processes_and_replays_are_told() -> None:
-    """A run that is parked has not failed; the next one notes the steps that it replays."""
+    """A parked run has not failed; the next run notes the steps that it replays."""
     hook, clock = Recorder(), ManualClock()
     async with lash.App("sqlite://", worker=False, hooks=[hook], clock=clock) as app:
 
@@ -122,7 +122,7 @@ async def test_processes_and_replays_are_told() -> None:
 
 
 async def test_context_variables_reach_all_of_a_turn() -> None:
-    """What a span's manager sets is seen by the agent, by its concurrent steps and by steps in threads."""
+    """Variables that a span's manager sets are seen by the agent, its concurrent steps and steps in threads."""
     current: contextvars.ContextVar[str] = contextvars.ContextVar("current", default="nothing")
 
     class Setting(lash.Hook):
@@ -156,7 +156,7 @@ async def test_context_variables_reach_all_of_a_turn() -> None:
 
 
 async def test_a_hook_that_fails_breaks_nothing(backend_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Turns and processes go on as without it, other hooks hear everything, and the log tells of it once a method."""
+    """Turns, processes and other hooks are not affected; the log has one entry per method."""
     hook = Recorder()
     with caplog.at_level(logging.INFO, logger="lash"):
         async with lash.App(backend_url, worker=False, hooks=[Clumsy(), hook]) as app:
@@ -175,7 +175,7 @@ async def test_a_hook_that_fails_breaks_nothing(backend_url: str, caplog: pytest
 
 
 class Managed(lash.Hook):
-    """Gives out managers that end as they are told."""
+    """Returns managers that end as the test asks."""
 
     def __init__(self, ending: str) -> None:
         self.ending = ending
@@ -205,7 +205,7 @@ class _Manager:
 @pytest.mark.parametrize("ending", ["enter", "exit", "swallow", "again"])
 @pytest.mark.parametrize("error", [LookupError("its own"), asyncio.CancelledError("its own")])
 def test_an_error_passes_whatever_a_manager_does(ending: str, error: BaseException) -> None:
-    """A manager can neither swallow nor replace the error of what it surrounds, nor keep other managers from it."""
+    """A manager can neither swallow nor replace an error, nor hide it from other managers."""
     hook = Recorder()
     hooks = Hooks([hook, Managed(ending)])
     with pytest.raises(type(error)) as caught, hooks.span("step", name="x"):
@@ -215,7 +215,7 @@ def test_an_error_passes_whatever_a_manager_does(ending: str, error: BaseExcepti
 
 
 def test_an_error_that_was_dealt_with_inside_ends_only_the_innermost_span() -> None:
-    """A failed attempt that is tried again is no exception to the code around it, but it is to the hooks."""
+    """A retried failure is an error to the hooks, but not to the code around it."""
     hook, error = Recorder(), LookupError("dealt with")
     hooks = Hooks([hook])
     with hooks.span("turn"):
@@ -228,7 +228,7 @@ def test_an_error_that_was_dealt_with_inside_ends_only_the_innermost_span() -> N
 
 
 def test_what_nobody_listens_to_is_not_told() -> None:
-    """Without a hook that wants them, spans are one shared object that does nothing, and statements are not hooked."""
+    """Without a hook that overrides them, spans are one shared no-op, and statements are not hooked."""
     hooks = Hooks([lash.LoggingHook()])
     assert hooks.on_statement is None
     assert hooks.span("turn") is hooks.step(TurnScope(session_id="s", turn_id="t"), "x", 1)
@@ -236,7 +236,7 @@ def test_what_nobody_listens_to_is_not_told() -> None:
 
 
 def test_something_else_than_a_hook_is_refused() -> None:
-    """A class instead of an instance, or a function, is found when the app is made."""
+    """A class or a function in place of an instance is refused when the app is made."""
     for wrong in (Recorder, print):
         with pytest.raises(lash.ConfigError, match=r"instance of a subclass of lash\.Hook"):
             lash.App("sqlite://", hooks=[wrong])  # type: ignore[list-item]
@@ -246,7 +246,7 @@ def test_something_else_than_a_hook_is_refused() -> None:
     ("kind", "level"), [("turn.buried", "WARNING"), ("worker.trouble", "WARNING"), ("step.replayed", "DEBUG")]
 )
 def test_the_log_tells_what_somebody_should_know(kind: str, level: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Trouble is logged as a warning, the ordinary course of things for those who look closely."""
+    """Trouble is logged as a warning, everything else at debug level."""
     with caplog.at_level(logging.DEBUG, logger="lash"):
         Hooks([lash.LoggingHook()]).note(kind, session_id="c", attempt=2)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [

@@ -1,4 +1,4 @@
-"""Observing a session: what is told, in which order, from which cursor on, and what is said about what is missing."""
+"""Observing a session: values, their order, cursors, and gaps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def show(storage: Storage, *payloads: JSON, session_id: str = "s") -> int:
 async def until(
     storage: Storage, cursor: str | None, last: Callable[[Observed], bool], *, session_id: str = "s"
 ) -> list[Observed]:
-    """Observe up to and including the first value that is the last one wanted."""
+    """Observe up to and including the first wanted value."""
     told: list[Observed] = []
     async with asyncio.timeout(LIMIT_S), aclosing(observe(storage, session_id, cursor)) as stream:
         async for observed in stream:
@@ -66,7 +66,7 @@ def payloads(told: list[Observed]) -> list[JSON]:
 
 
 async def eventful(storage: Storage) -> None:
-    """Let everything happen in session s that can be observed."""
+    """Make everything happen in session s that can be observed."""
     session = storage.session("s")
     await show(storage, "a", "b")
     await session.commit(commit(1, node("n1", "a")))
@@ -84,7 +84,7 @@ def is_end_of_p(observed: Observed) -> bool:
 
 
 async def test_everything_is_told(storage: Storage) -> None:
-    """Issue 6: activity, commits, the queue and processes, activity and commits in their order."""
+    """Activity, commits, the queue and processes are observed, activity and commits in order."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await eventful(storage)
@@ -107,7 +107,7 @@ async def test_everything_is_told(storage: Storage) -> None:
 
 
 async def test_every_cursor_goes_on_without_a_hole(storage: Storage) -> None:
-    """Whoever reconnects with any cursor gets exactly the rest."""
+    """An observer that reconnects with any cursor gets exactly the rest."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await eventful(storage)
@@ -119,7 +119,7 @@ async def test_every_cursor_goes_on_without_a_hole(storage: Storage) -> None:
 
 
 async def test_an_observer_is_told_while_it_waits(storage: Storage) -> None:
-    """First what was before, then what happens, without a hole between them."""
+    """Past values come first, then new ones, without a gap between them."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await show(storage, "before")
@@ -138,7 +138,7 @@ async def test_an_observer_is_told_while_it_waits(storage: Storage) -> None:
 
 
 async def test_without_a_cursor_it_begins_now(storage: Storage) -> None:
-    """What was before the first value was asked for is not told."""
+    """Values from before the first request are not yielded."""
     await started(storage)
     await show(storage, "before")
     async with asyncio.timeout(LIMIT_S), aclosing(observe(storage, "s")) as stream:
@@ -158,7 +158,7 @@ async def _show_until(storage: Storage, done: asyncio.Future[Observed]) -> None:
 
 
 async def test_a_session_that_does_not_exist_yet_is_waited_for(storage: Storage) -> None:
-    """Whoever observes first and speaks then misses nothing."""
+    """An observer that starts before the first message misses nothing."""
     cursor = await current_cursor(storage, "s")
     watching = asyncio.ensure_future(until(storage, cursor, shows("a")))
     without_cursor = asyncio.ensure_future(until(storage, None, shows("a")))
@@ -169,7 +169,7 @@ async def test_a_session_that_does_not_exist_yet_is_waited_for(storage: Storage)
 
 
 async def test_a_deleted_session_ends_the_stream(storage: Storage) -> None:
-    """Also for whoever comes afterwards."""
+    """Observers that start after the deletion end too."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await show(storage, "a")
@@ -181,7 +181,7 @@ async def test_a_deleted_session_ends_the_stream(storage: Storage) -> None:
 
 
 async def test_another_life_of_the_session_is_a_gap(storage: Storage) -> None:
-    """The cursor of a session that was deleted does not match its successor, which is told from now on."""
+    """The cursor of a deleted session yields a gap on its successor, then values from now on."""
     await started(storage)
     await show(storage, "old")
     cursor = await current_cursor(storage, "s")
@@ -199,7 +199,7 @@ async def test_another_life_of_the_session_is_a_gap(storage: Storage) -> None:
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_activity_that_the_database_lost_is_a_gap(storage: Storage, backend_url: str) -> None:
-    """After a crash of PostgreSQL the buffers are empty and positions begin anew; that is noticed."""
+    """After a crash of PostgreSQL the unlogged activity is empty and restarts; the observer gets a gap."""
     await started(storage)
     await show(storage, "a", "b")
     cursor = await current_cursor(storage, "s")
@@ -212,20 +212,20 @@ async def test_activity_that_the_database_lost_is_a_gap(storage: Storage, backen
 
 @pytest.mark.parametrize("cursor", ["", "x", "lashsc1:1:1:s", 7])
 async def test_what_is_no_cursor_is_refused_at_once(storage: Storage, cursor: str) -> None:
-    """Before anything is read, even before the session is known to exist."""
+    """An invalid cursor is refused before anything is read, even if the session does not exist."""
     with pytest.raises(InvalidInput):
         observe(storage, "never", cursor)
 
 
 async def test_a_cursor_of_another_session_is_refused_at_once(storage: Storage) -> None:
-    """With both names in the error."""
+    """The error names both sessions."""
     await created(storage, "other")
     with pytest.raises(InvalidInput, match="'other', not to 's'"):
         observe(storage, "s", await current_cursor(storage, "other"))
 
 
 async def test_a_slow_observer_gets_a_gap_and_slows_nobody(storage: Storage) -> None:
-    """Appends go on while it looks at nothing; then it is told that it missed something, and goes on from now."""
+    """Appends continue while an observer is idle; it then gets a gap, and continues from now."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await show(storage, "first")
@@ -241,7 +241,7 @@ async def test_a_slow_observer_gets_a_gap_and_slows_nobody(storage: Storage) -> 
 
 
 async def test_pruned_changes_of_processes_are_a_gap(storage: Storage) -> None:
-    """Whoever was away while the change feed was pruned is told so."""
+    """An observer that was away while the change feed was pruned gets a gap."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     await storage.processes.register(process("p", wake_session_id="s"))
@@ -255,7 +255,7 @@ async def test_pruned_changes_of_processes_are_a_gap(storage: Storage) -> None:
 
 
 async def test_the_queue_is_told_as_it_stands(storage: Storage) -> None:
-    """What is queued and cancelled is told to whoever looks in between; a state is never told twice."""
+    """An observer sees each state of the queue that it reads, and none of them twice."""
     await started(storage)
     async with asyncio.timeout(LIMIT_S), aclosing(observe(storage, "s", await current_cursor(storage, "s"))) as stream:
         (batch,) = await queued(storage, late("a"))
@@ -269,7 +269,7 @@ async def test_the_queue_is_told_as_it_stands(storage: Storage) -> None:
 
 
 async def test_many_observers_see_the_same(storage: Storage) -> None:
-    """Each of them gets everything, whatever the others do."""
+    """Each observer gets everything, independently of the others."""
     await started(storage)
     cursor = await current_cursor(storage, "s")
     watching = [asyncio.ensure_future(until(storage, cursor, shows(99))) for _ in range(20)]

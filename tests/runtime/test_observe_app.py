@@ -1,4 +1,4 @@
-"""Observation through an application: what a turn shows, then its commit, in any process."""
+"""Observation through an application, from any process: the pieces of a turn, then its commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import lash
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_a_turn_is_seen_as_it_runs_and_before_its_commit(backend_url: str, backend_name: str) -> None:
-    """Pieces come in their order and before the commit; a cursor in the middle goes on behind it."""
+    """Pieces arrive in order and before the commit; a cursor in the middle continues after it."""
     app = lash.App(backend_url)
 
     @app.agent

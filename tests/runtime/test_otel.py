@@ -37,7 +37,7 @@ class Telemetry:
         return span
 
     def counted(self, name: str) -> dict[str, int | float]:
-        """Return the figures of a counter by the values of their attributes."""
+        """Return the values of a counter by its attributes."""
         data = self._reader.get_metrics_data()
         found: dict[str, int | float] = {}
         for resource in () if data is None else data.resource_metrics:
@@ -68,7 +68,7 @@ def id_of(span: ReadableSpan) -> int:
 
 
 async def test_steps_are_children_of_their_run_in_every_task_and_thread(telemetry: Telemetry) -> None:
-    """Concurrent steps of one process, in the loop and in threads, and what they call, have the right parents."""
+    """Concurrent steps, in the loop and in threads, and the spans inside them have the right parents."""
     tracer = telemetry.traces.get_tracer("the application")
 
     async def in_loop() -> None:
@@ -98,7 +98,7 @@ async def test_steps_are_children_of_their_run_in_every_task_and_thread(telemetr
 
 
 async def test_a_turn_has_its_ids_and_its_errors(telemetry: Telemetry) -> None:
-    """Each attempt is a span; the one that failed says why, with a traceback, and so does its step."""
+    """Each attempt is a span; a failed one has its error with a traceback, and so has its step."""
     clock = ManualClock()
     async with lash.App("sqlite://", worker=False, hooks=[telemetry.hook], clock=clock) as app:
 
@@ -157,7 +157,7 @@ async def test_counters(telemetry: Telemetry) -> None:
 
 
 async def test_a_worker_that_was_started_in_a_span_is_linked_with_it(telemetry: Telemetry) -> None:
-    """A turn is no child of whoever started its worker, which may be long over; a link leads there."""
+    """A turn is linked with the span that started its worker, and is not its child."""
     tracer = telemetry.traces.get_tracer("the application")
     app = lash.App("sqlite://", hooks=[telemetry.hook])
 
@@ -175,7 +175,7 @@ async def test_a_worker_that_was_started_in_a_span_is_linked_with_it(telemetry: 
 
 
 async def test_being_cancelled_is_no_error(telemetry: Telemetry) -> None:
-    """A step that is cancelled with its process is marked, and not as failed."""
+    """A step that is cancelled with its process is marked as cancelled, not as failed."""
     begun = asyncio.Event()
 
     async def long() -> None:

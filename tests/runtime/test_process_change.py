@@ -1,4 +1,4 @@
-"""Versions, changed code, failed attempts, and who may go on with a process."""
+"""Versions, changed code, failed attempts, and which workers may continue a process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.runtime.process_bench import World, kinds_of, outcome_of, records_of
 
 
 async def test_old_runs_go_on_with_old_code(world: World) -> None:
-    """A run keeps the version under which it began; a version that nobody has waits, and its log says for what."""
+    """A run keeps the version that it started with; while no worker has that version, it waits and its log says so."""
     app = await world.app()
 
     async def old(ctx: Context) -> str:
@@ -56,7 +56,7 @@ async def test_old_runs_go_on_with_old_code(world: World) -> None:
 
 
 async def test_changed_code_is_named_and_the_process_waits_for_it_to_be_mended(world: World) -> None:
-    """The mismatch names step, path and both values; it costs no attempt, and with the code mended the run goes on."""
+    """The mismatch names step, path and both values; it costs no attempt, and fixed code continues the run."""
     app = await world.app()
     pages = {"now": 1}
 
@@ -89,7 +89,7 @@ async def test_changed_code_is_named_and_the_process_waits_for_it_to_be_mended(w
 
 @pytest.mark.parametrize("what", ["start", "emit", "wake", "result type"])
 async def test_changed_code_is_noticed_everywhere(world: World, what: str) -> None:
-    """Children, emissions, wakes and the types of results that differ from the record stop the run, not the process."""
+    """Children, emissions, wakes and result types that differ from the record stop the run, not the process."""
     app = await world.app()
 
     @app.process
@@ -129,7 +129,7 @@ async def test_changed_code_is_noticed_everywhere(world: World, what: str) -> No
 
 
 async def test_attempts_are_counted_and_the_last_one_ends_the_process(world: World) -> None:
-    """Each failed attempt is an event; after the last the process is failed with what the last one said."""
+    """Each failed attempt is an event; the last one fails the process with its error."""
     app = await world.app()
 
     @app.process(retry=Retry(max_attempts=3, first_pause_s=1, factor=1))
@@ -149,7 +149,7 @@ async def test_attempts_are_counted_and_the_last_one_ends_the_process(world: Wor
 
 @pytest.mark.parametrize("trouble", [StoreUnavailable, StorageFailure])
 async def test_trouble_of_the_database_ends_no_process(world: World, trouble: type[StoreError]) -> None:
-    """However often the storage fails, the process goes on soon after and ends as if nothing had been."""
+    """Storage errors do not end a process: it continues soon, with the same result."""
     app = await world.app()
 
     @app.process(retry=Retry(max_attempts=2, first_pause_s=1, factor=1))
@@ -167,7 +167,7 @@ async def test_trouble_of_the_database_ends_no_process(world: World, trouble: ty
 
 
 async def test_the_time_limit_of_a_process(world: World) -> None:
-    """A run that never ends is ended by the limit of its process, as a failed attempt."""
+    """A run beyond the time limit of its process is a failed attempt."""
     app = await world.app()
 
     @app.process(timeout_s=0.02, retry=NO_RETRY)
@@ -182,7 +182,7 @@ async def test_the_time_limit_of_a_process(world: World) -> None:
 
 
 async def test_a_process_bound_to_its_owner_is_left_by_others(world: World) -> None:
-    """Once begun, nobody but its owner goes on with it."""
+    """Once started, only its owner continues it."""
     if not world.shared:
         pytest.skip("a database in memory has one application")
     owner, other = await world.app(worker_id="owner"), await world.app(worker_id="other")
@@ -206,7 +206,7 @@ async def test_a_process_bound_to_its_owner_is_left_by_others(world: World) -> N
 
 
 async def test_a_process_with_a_strange_input_is_failed(world: World) -> None:
-    """Arguments without names, from whoever registered them, end the process instead of a worker's run."""
+    """Registered arguments without names fail the process, not the worker's run."""
     app = await world.app()
 
     @app.process
@@ -225,7 +225,7 @@ async def test_a_process_with_a_strange_input_is_failed(world: World) -> None:
 
 
 async def test_a_run_that_lost_its_lease_changes_nothing(world: World) -> None:
-    """A run whose lease somebody else took records nothing more, does no further step, and ends nothing."""
+    """A run whose lease another worker took records nothing, runs no further step, and ends nothing."""
     if not world.shared:
         pytest.skip("a database in memory has one application")
     slow, heir = await world.app(worker_id="slow"), await world.app(worker_id="heir")

@@ -1,4 +1,4 @@
-"""Workers that are killed: what was recorded stands, what was not runs again, and payments never do."""
+"""Killed workers: recorded steps stand, others run again, and `once` steps never do."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from tests.runtime.crashing_worker import OPTIONS, declare, noted
 from tests.runtime.process_bench import World, records_of
 
 
-def _killed_worker(world: World, folder: Path, dies: str) -> None:
+def _killed_worker(world: World, directory: Path, dies: str) -> None:
     """Run a worker until it kills itself."""
-    program = [sys.executable, "-m", "tests.runtime.crashing_worker", world.url, str(folder), dies]
+    program = [sys.executable, "-m", "tests.runtime.crashing_worker", world.url, str(directory), dies]
     ended = subprocess.run(program, env=os.environ | {"PYTHONPATH": ":".join(sys.path)}, timeout=60, check=False)
     assert ended.returncode == -9, f"the worker should have died {dies}"
 
 
-async def _crash(world: World, folder: Path, dies: str, *, once: bool) -> tuple[App, ProcessHandle[list[str]]]:
+async def _crash(world: World, directory: Path, dies: str, *, once: bool) -> tuple[App, ProcessHandle[list[str]]]:
     """Return an application without a worker and a process whose worker was killed."""
     if not world.shared:
         pytest.skip("a database in memory has one process")
     app = await world.app(real_time=True, options=OPTIONS)
-    handle = await app.start(declare(app, folder), once)
-    await asyncio.to_thread(_killed_worker, world, folder, dies)
+    handle = await app.start(declare(app, directory), once)
+    await asyncio.to_thread(_killed_worker, world, directory, dies)
     return app, handle
 
 
 async def _drain_until(app: App, done: Callable[[], Awaitable[bool]]) -> None:
-    """Drain again and again: leases run out and pauses end in real time here."""
+    """Drain repeatedly: leases and pauses end in real time here."""
     for _ in range(200):
         await app.drain()
         if await done():
@@ -51,7 +51,7 @@ async def _drain_until(app: App, done: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def _once_lapsed(call: Callable[[], Awaitable[object]]) -> None:
-    """Call as soon as the dead runner's claim has run out; before that it counts as live."""
+    """Call once the claim of the dead runner has expired; before that it counts as live."""
     for _ in range(200):
         try:
             await call()
@@ -69,7 +69,7 @@ async def _once_lapsed(call: Callable[[], Awaitable[object]]) -> None:
     [("after the effect", 2), ("between the steps", 1), ("after the payment", 1), ("after the pause", 1)],
 )
 async def test_a_killed_worker_costs_at_most_one_repetition(world: World, tmp_path: Path, dies: str, runs: int) -> None:
-    """Killed after the effect and before its record a step runs once more; what was recorded never does."""
+    """A step killed between its effect and its record runs once more; recorded steps never do."""
     app, handle = await _crash(world, tmp_path, dies, once=False)
     assert await handle.status() is ProcessStatus.RUNNING
 
@@ -85,7 +85,7 @@ async def test_a_killed_worker_costs_at_most_one_repetition(world: World, tmp_pa
 
 @pytest.mark.parametrize("known", ["happened", "failed", "did not happen"])
 async def test_a_payment_whose_outcome_is_unknown_is_never_repeated(world: World, tmp_path: Path, known: str) -> None:
-    """The process says so and waits; what somebody finds out is recorded, and the process goes on with it at once."""
+    """The process reports it and waits; an outcome recorded by the operator lets it continue at once."""
     dies = "before the payment" if known == "did not happen" else "after the payment"
     app, handle = await _crash(world, tmp_path, dies, once=True)
 
@@ -107,7 +107,7 @@ async def test_a_payment_whose_outcome_is_unknown_is_never_repeated(world: World
     if known == "did not happen":
         await _once_lapsed(lambda: run_again(app.storage, owner, handle.process_id, "pay#1"))
     else:
-        outcome = "settled" if known == "happened" else EffectError(code="refused", message="the bank said no")
+        outcome = "recorded" if known == "happened" else EffectError(code="refused", message="the bank said no")
         await _once_lapsed(lambda: record_outcome(app.storage, owner, handle.process_id, "pay#1", outcome))
         with pytest.raises(Conflict):
             await record_outcome(app.storage, owner, handle.process_id, "pay#1", "again")
@@ -122,12 +122,12 @@ async def test_a_payment_whose_outcome_is_unknown_is_never_repeated(world: World
         with pytest.raises(ProcessFailed, match="the bank said no"):
             await handle.result(timeout_s=5)
     else:
-        expected = ["one", "settled" if known == "happened" else "paid", "three"]
+        expected = ["one", "recorded" if known == "happened" else "paid", "three"]
         assert await handle.result(timeout_s=5) == expected
 
 
 async def test_nothing_is_settled_that_nobody_began(world: World) -> None:
-    """A step that no run began cannot be settled, nor can one that is recorded."""
+    """No outcome can be recorded for a step that was not started or that has one."""
     app = await world.app()
 
     async def pay() -> str:
@@ -148,7 +148,7 @@ async def test_nothing_is_settled_that_nobody_began(world: World) -> None:
 
 
 async def test_a_step_that_must_not_happen_twice(world: World) -> None:
-    """It runs once over all runs; a failure of it is recorded at once and is the same in every run."""
+    """It runs once over all runs; its failure is recorded at once and is the same in every run."""
     app = await world.app()
     seen: list[str] = []
 
@@ -182,7 +182,7 @@ async def test_a_step_that_must_not_happen_twice(world: World) -> None:
 
 
 async def test_a_step_that_must_not_happen_twice_has_no_retries(world: World) -> None:
-    """Both at once contradict each other and are refused."""
+    """`once` and retries contradict each other and are refused."""
     app = await world.app()
 
     @app.process(retry=NO_RETRY)
@@ -196,7 +196,7 @@ async def test_a_step_that_must_not_happen_twice_has_no_retries(world: World) ->
 
 
 async def test_a_cancelled_payment_is_unknown(world: World) -> None:
-    """A run that was stopped while the step ran leaves it begun: nobody knows, and nobody repeats it."""
+    """A run that is cancelled during the step leaves its outcome unknown, and no run repeats it."""
     app = await world.app(worker=True, real_time=True)
     begun = asyncio.Event()
 

@@ -24,7 +24,7 @@ from tests.runtime.process_bench import World, outcome_of
 
 
 async def test_a_registered_process_is_run_once_by_whoever_comes(world: World) -> None:
-    """It survives a reopening, is listed, a fresh worker ends it, and a second pass does nothing."""
+    """It survives a reopening, is listed, a new worker finishes it, and a second drain does nothing."""
     app = await world.app()
 
     async def task(ctx: Context, number: int) -> int:
@@ -59,7 +59,7 @@ async def test_a_blank_id_is_refused(world: World) -> None:
 
 
 async def test_two_workers_never_run_one_process_at_once(world: World) -> None:
-    """Of two workers on one storage each process is run by one at a time."""
+    """Each process is run by one of two workers at a time."""
     if not world.shared:
         pytest.skip("a database in memory has one application")
     inside: set[str] = set()
@@ -92,7 +92,7 @@ async def test_two_workers_never_run_one_process_at_once(world: World) -> None:
 
 
 async def test_children(world: World) -> None:
-    """A child is started once over all runs; its result and its failure are the parent's to see, in every run."""
+    """A child is started once over all runs; the parent sees its result or failure in every run."""
     app = await world.app()
     seen: list[str] = []
 
@@ -129,7 +129,7 @@ async def test_children(world: World) -> None:
 
 
 async def test_a_child_that_was_pruned_does_not_trouble_its_parent(world: World) -> None:
-    """What the parent saw of its child is recorded, so that it goes on when the child is no longer kept."""
+    """The parent's record of its child's result outlives the pruned child."""
     app = await world.app()
 
     @app.process
@@ -167,7 +167,7 @@ async def test_a_parent_at_the_limit_does_not_starve_its_children(world: World) 
 
 
 async def test_a_child_that_ends_before_its_parent_parks(world: World) -> None:
-    """The end of a child between the parent's look and its parking is not missed."""
+    """A child that ends between the parent's check and its parking is not missed."""
     app = await world.app()
     park = app.storage.process_leases.park
 
@@ -191,7 +191,7 @@ async def test_a_child_that_ends_before_its_parent_parks(world: World) -> None:
 
 
 async def test_a_process_that_never_began_is_cancelled_without_running(world: World) -> None:
-    """Its function is not called, and whoever waits is told the reason."""
+    """Its function is not called, and waiters get the reason."""
     app = await world.app()
 
     @app.process
@@ -206,7 +206,7 @@ async def test_a_process_that_never_began_is_cancelled_without_running(world: Wo
 
 
 async def test_a_parked_process_is_cancelled_at_once(world: World) -> None:
-    """The request wakes it, is seen by the recovering run where it waits, and ends it; its child goes on."""
+    """The request wakes it, the resumed run sees it at its wait and ends; its child continues."""
     app = await world.app()
     seen: list[str] = []
 
@@ -235,7 +235,7 @@ async def test_a_parked_process_is_cancelled_at_once(world: World) -> None:
 
 
 async def test_a_function_may_answer_its_cancellation(world: World) -> None:
-    """It is raised once in every run, at the same place; steps and pauses of its handler are recorded like others."""
+    """It is raised once in every run, at the same place; steps and pauses of its handler are recorded."""
     app = await world.app()
     seen: list[str] = []
 
@@ -269,7 +269,7 @@ async def test_a_function_may_answer_its_cancellation(world: World) -> None:
 
 
 async def test_a_running_process_is_cancelled(world: World) -> None:
-    """A worker that runs it sees the request, cancels what it awaits, and the reason is kept."""
+    """Its worker sees the request and cancels the current await; the reason is kept."""
     app = await world.app(worker=True, real_time=True)
     begun, ended = asyncio.Event(), asyncio.Event()
 
@@ -294,7 +294,7 @@ async def test_a_running_process_is_cancelled(world: World) -> None:
 
 
 async def test_a_cancellation_that_comes_while_the_records_are_read(world: World) -> None:
-    """A worker that is told before the function runs lets it see the cancellation where it would do its first work."""
+    """A request that arrives before the function runs is raised at its first step."""
     app = await world.app()
     core, storage = app._require(), app.storage
     read = storage.effects.list
@@ -308,7 +308,7 @@ async def test_a_cancellation_that_comes_while_the_records_are_read(world: World
 
     handle = await app.start(task)
     await storage.process_leases.claim(handle.process_id, core.owner, ttl_ms=30_000)
-    # The first claim says that there are no records; one that re-enters has to read them.
+    # The first claim reports that there are no records; a later run has to read them.
     claimed = await storage.process_leases.claim(handle.process_id, core.owner, ttl_ms=30_000)
     assert isinstance(claimed, ProcessAcquired)
     run = ProcessRun(core, claimed, lambda: None)
@@ -324,7 +324,7 @@ async def test_a_cancellation_that_comes_while_the_records_are_read(world: World
 
 
 async def test_a_durable_storage_needs_durable_attachments(world: World) -> None:
-    """An application whose storage outlives it refuses to keep attachments in memory, before anything runs."""
+    """An application with a durable storage refuses attachments in memory, before anything runs."""
     app = App(world.url, worker=False, attachment_bytes=ScriptedBytes())
     if not world.shared:
         await app.open()

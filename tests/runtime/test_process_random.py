@@ -1,4 +1,4 @@
-"""Random programs whose runs are broken off at random: whatever happens, the records and the result agree."""
+"""Random programs whose runs crash at random: records and results always agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIMPLE = ("step", "step", "step", "fail", "sleep", "signal", "child", "now")
 
 
 def _program(chance: random.Random, depth: int) -> Program:
-    """Return operations in sequence; a gathering holds programs that run at once."""
+    """Return operations in sequence; a gather holds programs that run concurrently."""
     operations: Program = []
     for _ in range(chance.randint(1, 4)):
         if depth and chance.random() < 0.4:
@@ -33,7 +33,7 @@ def _program(chance: random.Random, depth: int) -> Program:
 
 
 def _expected(program: Program) -> list[object]:
-    """Return what a program returns, but for values that chance decides, by rules of this test's own."""
+    """Return the expected result of a program, without its random values, by rules of this test."""
     shape: list[object] = []
     for name, *parts in program:
         shape.append([_expected(part) for part in parts] if name == "gather" else name)
@@ -41,7 +41,7 @@ def _expected(program: Program) -> list[object]:
 
 
 class _Machine:
-    """Runs programs as a process, and counts what they do."""
+    """Runs programs as a process, and counts their calls."""
 
     def __init__(self, world: World, app: App) -> None:
         self._world = world
@@ -95,7 +95,7 @@ class _Machine:
 
 
 def _break_off(app: App, chance: random.Random, world: World) -> None:
-    """Let one in seven records break its run off: half of them before the write, half of them after it."""
+    """Let one in seven records crash its run: half before the write, half after it."""
     record = app.storage.effects.record
 
     async def unreliable(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (those of the store)
@@ -113,7 +113,7 @@ def _break_off(app: App, chance: random.Random, world: World) -> None:
 
 
 def _values(result: object, kind: str) -> list[Any]:
-    """Return what steps or signals gave, from anywhere in a result."""
+    """Return the values of steps or signals anywhere in a result."""
     if isinstance(result, list):
         if len(result) == 2 and result[0] == kind:
             return [result[1]]
@@ -138,7 +138,7 @@ async def _drive(world: World, app: App, handle: ProcessHandle[Any]) -> None:
 
 @pytest.mark.parametrize("seed", [112, 116, 117, 148, 165])
 async def test_a_random_program_survives_being_broken_off(world: World, seed: int) -> None:
-    """The result is what the records say, signals are taken once and in order, failures stay failures."""
+    """The result matches the records, signals are taken once and in order, and failures stay failures."""
     chance = random.Random(seed)
     app = await world.app()
     program = _program(chance, 2)

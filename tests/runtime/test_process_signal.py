@@ -1,4 +1,4 @@
-"""Signals: each is taken once, in order, by the wait that it is for."""
+"""Signals: each is taken once, in order, by its wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Answer(pydantic.BaseModel):
 
 
 async def test_the_kth_wait_gets_the_kth_signal(world: World) -> None:
-    """Signals before the wait, in a burst, repeated under one key, and after it: each once and in order."""
+    """Signals before the wait, in a burst, repeated under one key, and after it are taken once and in order."""
     app = await world.app()
 
     @app.process
@@ -47,7 +47,7 @@ async def test_the_kth_wait_gets_the_kth_signal(world: World) -> None:
 
 
 async def test_a_signal_that_was_left_by_a_time_limit_is_for_the_next_wait(world: World) -> None:
-    """A wait that ends by its time limit takes no signal, in the same run and in later ones."""
+    """A wait that times out takes no signal, in the same run and in later ones."""
     app = await world.app()
 
     @app.process
@@ -62,7 +62,7 @@ async def test_a_signal_that_was_left_by_a_time_limit_is_for_the_next_wait(world
         return [*got, await ctx.wait_signal("go")]
 
     async def signals() -> None:
-        # Both are there before the next wait of the same run.
+        # Both arrive before the next wait of the same run.
         await handle.signal("go", "first", key="1")
         await handle.signal("go", "second", key="2")
 
@@ -74,7 +74,7 @@ async def test_a_signal_that_was_left_by_a_time_limit_is_for_the_next_wait(world
 
 
 async def test_lines_that_were_cancelled_take_no_signal(world: World) -> None:
-    """A wait for a signal that ended with its line leaves the signal to the next wait of the same run."""
+    """A wait whose branch was cancelled leaves its signal to the next wait of the same run."""
     app = await world.app()
 
     async def fail() -> None:
@@ -93,7 +93,7 @@ async def test_lines_that_were_cancelled_take_no_signal(world: World) -> None:
 
 
 async def test_declared_signals(world: World) -> None:
-    """Signals come typed as declared; undeclared and ill-typed ones are refused and nothing is written."""
+    """Signals have their declared types; undeclared and ill-typed ones are refused and nothing is written."""
     app = await world.app()
 
     @app.process(signals={"verdict": Verdict, "answer": Answer, "count": int})
@@ -127,7 +127,7 @@ async def test_declared_signals(world: World) -> None:
 
 
 async def test_a_signal_between_the_look_and_the_parking_is_not_missed(world: World) -> None:
-    """A signal that comes when the run has seen none and is about to park leaves the process on the work list."""
+    """A signal that arrives between the check and the parking leaves the process on the work list."""
     app = await world.app()
     park = app.storage.process_leases.park
 
@@ -147,7 +147,7 @@ async def test_a_signal_between_the_look_and_the_parking_is_not_missed(world: Wo
 
 
 async def test_a_signal_is_not_lost_by_a_crash_before_it_was_recorded(world: World) -> None:
-    """A run that saw the signal and broke off before it recorded so leaves it to the next run."""
+    """A run that crashes before it records a signal leaves the signal to the next run."""
     app = await world.app()
 
     @app.process

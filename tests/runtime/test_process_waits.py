@@ -1,4 +1,4 @@
-"""Pauses and waits: what is set once, and that nothing is held meanwhile."""
+"""Pauses and waits: values that are set once, and no lease held meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.runtime.process_bench import World, kinds_of, outcome_of, records_of
 
 
 async def test_a_pause_holds_nothing_and_ends_when_it_was_due(world: World) -> None:
-    """The due time is set once; until then there is no lease and nothing on the work list, also after a reopening."""
+    """The due time is set once; until then there is no lease and no entry on the work list, even after reopening."""
     app = await world.app()
 
     async def sleeper(ctx: Context) -> str:
@@ -43,7 +43,7 @@ async def test_a_pause_holds_nothing_and_ends_when_it_was_due(world: World) -> N
 
 
 async def test_a_pause_until_a_moment(world: World) -> None:
-    """sleep_until ends at its moment; one that has passed is none; one without a time zone is refused."""
+    """sleep_until ends at its moment; a past moment does not pause; one without a time zone is refused."""
     app = await world.app()
     moment = datetime.fromtimestamp(START_MS / 1_000, UTC) + timedelta(days=3)
 
@@ -67,7 +67,7 @@ async def test_a_pause_until_a_moment(world: World) -> None:
 
 
 async def test_a_crash_during_a_pause_does_not_move_it(world: World) -> None:
-    """A run that broke off right after the pause was recorded leaves its due time to the next."""
+    """A run that crashes right after the record of a pause leaves its due time to the next run."""
     app = await world.app()
 
     async def boom() -> None:
@@ -121,7 +121,7 @@ async def test_the_same_time_chance_and_ids_in_every_run(world: World) -> None:
 
 
 async def test_waits_are_resolved_from_anywhere(world: World) -> None:
-    """Resolved, rejected, given up, over time, and resolved before anybody waited; the first resolution stands."""
+    """Waits are resolved, rejected, cancelled, timed out, or resolved before they open; the first resolution stands."""
     app = await world.app()
     keys: dict[str, str] = {}
 
@@ -164,7 +164,7 @@ async def test_waits_are_resolved_from_anywhere(world: World) -> None:
 
 
 async def test_what_a_wait_raised_is_the_same_in_every_run(world: World) -> None:
-    """A rejection and a time limit that pass end the process at once: another attempt would see the same."""
+    """An uncaught rejection or timeout ends the process at once: another attempt would see the same."""
     app = await world.app()
     keys: list[str] = []
 
@@ -189,7 +189,7 @@ async def test_what_a_wait_raised_is_the_same_in_every_run(world: World) -> None
 
 
 async def test_finally_blocks_run_at_each_parking_and_do_nothing_durable(world: World) -> None:
-    """Parking raises Suspended where the function waits: no Exception, no cancellation; the context is closed then."""
+    """Parking raises Suspended at the wait, neither an Exception nor a cancellation; the context is then closed."""
     app = await world.app()
     seen: list[str] = []
 
@@ -226,7 +226,7 @@ async def test_finally_blocks_run_at_each_parking_and_do_nothing_durable(world: 
 
 
 async def test_wakes_and_emissions_happen_once_over_all_runs(world: World) -> None:
-    """An emission starts its subscribers once and a wake is sent once, however often the function passes by."""
+    """An emission starts its subscribers once and a wake is sent once, over all runs of the function."""
     app = await world.app()
     await app.storage.sessions.create("boss")
     reports: list[str] = []

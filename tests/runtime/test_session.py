@@ -15,7 +15,7 @@ from tests.runtime.turn_bench import Bench, texts
 
 
 async def test_ask_returns_the_reply(bench: Bench) -> None:
-    """A question is answered by a worker of any app; asking again under the same key returns the same, for free."""
+    """A worker of any app answers; asking again under the same key returns the same reply without a turn."""
     app = await bench.app(worker=True)
     asked: list[str] = []
 
@@ -34,7 +34,7 @@ async def test_ask_returns_the_reply(bench: Bench) -> None:
 
 
 async def test_a_session_nobody_spoke_to_is_empty(bench: Bench) -> None:
-    """Reading comes before the first message as well as after it; a session that was deleted is told apart."""
+    """Reading works before the first message and after it; a deleted session raises its own error."""
     app = await bench.app()
     chat = app.session("s")
     assert (await chat.messages(), await chat.messages(last=2)) == ([], [])
@@ -48,7 +48,7 @@ async def test_a_session_nobody_spoke_to_is_empty(bench: Bench) -> None:
 
 
 async def test_ask_raises_for_a_dead_letter(bench: Bench) -> None:
-    """TurnFailed says why, also to whoever asks later, and also behind a hundred other dead letters."""
+    """TurnFailed has the reason, also for later callers and behind a hundred other dead letters."""
     app = await bench.app()
 
     @app.agent(retry=NO_RETRY)
@@ -66,7 +66,7 @@ async def test_ask_raises_for_a_dead_letter(bench: Bench) -> None:
 
 
 async def test_ask_gives_up_and_goes_on(bench: Bench) -> None:
-    """When the time is over the message stays, and asking again under the same key waits for the same turn."""
+    """After a timeout the message stays, and asking again under the same key waits for the same turn."""
     app = await bench.app()
 
     @app.agent
@@ -82,7 +82,7 @@ async def test_ask_gives_up_and_goes_on(bench: Bench) -> None:
 
 
 async def test_ask_waits_through_a_requeue(bench: Bench) -> None:
-    """A message that died and was requeued is waited for like any other."""
+    """The caller waits for a requeued message as for any other."""
     app = await bench.app()
     broken = True
 
@@ -90,7 +90,7 @@ async def test_ask_waits_through_a_requeue(bench: Bench) -> None:
     async def agent(turn: Turn) -> str:
         if broken:
             raise ValueError("broken")
-        return "mended"
+        return "fixed"
 
     chat = app.session("s", agent)
     sent = await chat.send("x", key="k")
@@ -100,11 +100,11 @@ async def test_ask_waits_through_a_requeue(bench: Bench) -> None:
     asking = asyncio.create_task(chat.ask("x", key="k", timeout_s=30))
     await asyncio.sleep(0)
     await app.drain()
-    assert await asking == "mended"
+    assert await asking == "fixed"
 
 
 async def test_ask_of_a_message_that_was_taken_back(bench: Bench) -> None:
-    """A message that the host cancelled before its turn raises TurnFailed."""
+    """A message that was cancelled before its turn raises TurnFailed."""
     app = await bench.app()
 
     @app.agent
@@ -119,7 +119,7 @@ async def test_ask_of_a_message_that_was_taken_back(bench: Bench) -> None:
 
 
 async def test_ask_does_not_write_while_it_waits(bench: Bench) -> None:
-    """One who waits looks only when there is news; it never wakes itself, and writes its message once."""
+    """A waiting caller reads only after hints, never wakes itself, and writes its message once."""
     statements: Counter[str] = Counter()
 
     class Counting(lash.Hook):
@@ -141,7 +141,7 @@ async def test_ask_does_not_write_while_it_waits(bench: Bench) -> None:
 
 
 async def test_messages_counts_messages(bench: Bench) -> None:
-    """The last n messages are n messages, also where other nodes lie between them."""
+    """The last n messages are n messages, even with other nodes between them."""
     app = await bench.app(worker=True)
     started = asyncio.Event()
 
@@ -168,7 +168,7 @@ async def test_messages_counts_messages(bench: Bench) -> None:
 
 @pytest.mark.parametrize("text", [None, 5, b"bytes", {"a": 1}])
 async def test_a_message_is_text(bench: Bench, text: object) -> None:
-    """Anything else is refused before a session is made for it."""
+    """Anything else is refused before its session is created."""
     app = await bench.app()
     with pytest.raises(lash.InvalidInput):
         await app.session("s").send(text)  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ async def test_a_message_is_text(bench: Bench, text: object) -> None:
 
 
 async def test_a_session_is_made_by_its_first_message(bench: Bench) -> None:
-    """Whoever speaks first makes it, once; deleted, it is gone with its messages and may begin anew."""
+    """The first message creates it, once; a deleted session can be created again, without its messages."""
     app = await bench.app()
 
     @app.agent
@@ -194,7 +194,7 @@ async def test_a_session_is_made_by_its_first_message(bench: Bench) -> None:
 
 
 async def test_pending_shows_what_waits(bench: Bench) -> None:
-    """Messages and orders that are queued are listed in order."""
+    """Queued messages and commands are listed in order."""
     app = await bench.app()
     chat = app.session("s")
     await chat.send("one")

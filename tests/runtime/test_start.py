@@ -1,4 +1,4 @@
-"""Starting a process where the application works too: it is registered and begun in one write."""
+"""Starting a process in an application that also works: one write registers and claims it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], ind
 
 
 async def test_a_process_is_claimed_when_its_start_returns(backend_url: str) -> None:
-    """Whoever started it sees it leased to this worker, and nobody finds it ready."""
+    """After the start, this worker holds the lease, and no worker finds the process ready."""
     app, go = lash.App(backend_url), asyncio.Event()
 
     @app.process
@@ -34,7 +34,7 @@ async def test_a_process_is_claimed_when_its_start_returns(backend_url: str) -> 
 
 
 async def test_starting_twice_runs_once(backend_url: str) -> None:
-    """The second start of an id is answered, runs nothing and takes no slot; another process under it raises."""
+    """A second start of an id returns, runs nothing and takes no slot; a different process under it raises."""
     runs: list[int] = []
     app = lash.App(backend_url, options=lash.WorkerOptions(processes=1))
 
@@ -52,13 +52,13 @@ async def test_starting_twice_runs_once(backend_url: str) -> None:
                 await app.starting(process_id="p").start(process, 2)
         with pytest.raises(InvalidInput):
             await app.starting(process_id=" ").start(process, 2)
-        # No slot was lost on the way.
+        # No slot was lost.
         assert await (await app.start(process, 3)).result(timeout_s=60) == 3
     assert runs == [1, 3]
 
 
 async def test_a_start_that_nobody_waits_for_is_run(backend_url: str) -> None:
-    """A caller that is cancelled leaves no process behind that is leased and not run."""
+    """A cancelled caller leaves no process that is leased and not run."""
     done: list[int] = []
     app = lash.App(backend_url)
 
@@ -69,7 +69,7 @@ async def test_a_start_that_nobody_waits_for_is_run(backend_url: str) -> None:
     async with app:
         for number in range(5):
             starting = asyncio.create_task(app.start(process, number))
-            # It has begun to be registered, and its caller goes.
+            # Its registration has started; cancel the caller.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             starting.cancel()
@@ -82,7 +82,7 @@ async def test_a_start_that_nobody_waits_for_is_run(backend_url: str) -> None:
 async def test_a_start_whose_run_is_ended_is_registered_all_the_same(
     backend_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that is stopped before it has begun a process does not take its registration with it."""
+    """A process whose worker stops before running it stays registered."""
     app, entered = lash.App(backend_url), asyncio.Event()
 
     @app.process
@@ -109,7 +109,7 @@ async def test_a_start_whose_run_is_ended_is_registered_all_the_same(
 async def test_a_start_whose_run_never_began_is_registered_all_the_same(
     backend_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same if the worker is stopped in the same event loop iteration in which the process was started."""
+    """A process whose worker stops in the event loop iteration of its start stays registered."""
     app = lash.App(backend_url, options=lash.WorkerOptions(processes=1))
 
     @app.process
@@ -137,7 +137,7 @@ async def test_a_start_whose_run_never_began_is_registered_all_the_same(
 
 
 async def test_more_than_there_is_room_for_wait_their_turn(backend_url: str) -> None:
-    """With one slot, processes that are started at once all run, none beside another."""
+    """With one slot, processes that are started together all run, one at a time."""
     running, most = 0, 0
     app = lash.App(backend_url, options=lash.WorkerOptions(processes=1))
 

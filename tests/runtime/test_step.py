@@ -1,4 +1,4 @@
-"""Steps: run once, recorded once, replayed ever after."""
+"""Steps: run once, recorded once, then replayed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_recorded_step_is_not_run_again(world: World) -> None:
 
 
 async def test_names_and_occurrences_make_the_keys(world: World) -> None:
-    """The name, by default that of the function, and how often it came before are the key, unless one is given."""
+    """The key is the name, by default the function's, with its number of occurrence, unless a key is given."""
     app = await world.app()
 
     async def fetch(number: int) -> int:
@@ -64,7 +64,7 @@ async def test_names_and_occurrences_make_the_keys(world: World) -> None:
 
 
 async def test_a_plain_function_runs_in_a_thread(world: World) -> None:
-    """A function that blocks does not hold up the event loop."""
+    """A blocking function does not block the event loop."""
     app = await world.app()
     here = threading.get_ident()
 
@@ -82,7 +82,7 @@ async def test_a_plain_function_runs_in_a_thread(world: World) -> None:
 
 
 async def test_a_step_needs_a_function_and_a_name(world: World) -> None:
-    """What is no function, and a function without a name, are refused with advice, and nothing is recorded."""
+    """Other values, and functions without a name, are refused with a remedy, and nothing is recorded."""
     app = await world.app()
     said: list[str] = []
 
@@ -111,7 +111,7 @@ async def test_a_step_needs_a_function_and_a_name(world: World) -> None:
 
 
 async def test_a_failure_that_passes_is_not_recorded(world: World) -> None:
-    """The attempt fails visibly and is repeated after a pause, and the step runs again."""
+    """The attempt fails visibly and is retried after a pause, and the step runs again."""
     app = await world.app()
 
     async def flaky() -> str:
@@ -173,7 +173,7 @@ async def test_a_failure_from_which_the_function_goes_on_is_recorded(world: Worl
 
 @pytest.mark.parametrize("what", ["signal", "wait", "child", "start", "emit", "wake", "sleep", "now"])
 async def test_going_on_by_any_means_records_the_failure(world: World, what: str) -> None:
-    """Whatever the function does next with its context, the step that failed before it is not run again."""
+    """Any later use of the context records the failed step before it, which does not run again."""
     app = await world.app()
 
     async def broken() -> None:
@@ -211,7 +211,7 @@ async def test_going_on_by_any_means_records_the_failure(world: World, what: str
 
 
 async def test_a_permanent_failure_ends_the_attempts(world: World) -> None:
-    """It is not tried again, neither the step nor, where it passes, the process: its failure is its end."""
+    """Neither the step nor, if it is uncaught, the process is retried: the process fails."""
     app = await world.app()
 
     class NoFunds(Permanent):
@@ -237,7 +237,7 @@ async def test_a_permanent_failure_ends_the_attempts(world: World) -> None:
 
 
 async def test_retries_of_a_step(world: World) -> None:
-    """A step with retries is tried again within its run; what is recorded is how it ended."""
+    """A step with retries is retried within its run; the record holds its final outcome."""
     app = await world.app()
 
     async def flaky() -> int:
@@ -256,7 +256,7 @@ async def test_retries_of_a_step(world: World) -> None:
 
 
 async def test_a_time_limit_ends_a_step(world: World) -> None:
-    """A step beyond its time limit fails with TimeoutError; what it awaited is cancelled."""
+    """A step beyond its time limit fails with TimeoutError; its current await is cancelled."""
     app = await world.app()
     ended: list[str] = []
 
@@ -281,7 +281,7 @@ async def test_a_time_limit_ends_a_step(world: World) -> None:
 
 
 async def test_an_error_that_cannot_be_stored_is_told_as_well_as_it_can(world: World) -> None:
-    """Errors with lone surrogates, NULs, megabytes of text, or whose text cannot be had, end a process all the same."""
+    """Errors with lone surrogates, NULs, megabytes of text, or a failing __str__ still end a process."""
     app = await world.app()
 
     class Mute(Exception):
@@ -311,7 +311,7 @@ async def test_an_error_that_cannot_be_stored_is_told_as_well_as_it_can(world: W
 
 
 async def test_a_step_inside_a_step_is_refused(world: World) -> None:
-    """It would be recorded inside a record and change the numbers of later runs, so it is an error that says so."""
+    """A nested step would change the keys of later runs, so it raises."""
     app = await world.app()
     said: list[str] = []
 
@@ -341,7 +341,7 @@ async def test_a_step_inside_a_step_is_refused(world: World) -> None:
 
 
 async def test_two_steps_at_once_under_one_key_are_refused(world: World) -> None:
-    """A key is one record; two steps that run under it at the same time would be two effects."""
+    """A key is one record; two concurrent steps under it would be two effects."""
     app = await world.app()
 
     async def slow() -> int:
@@ -362,7 +362,7 @@ async def test_two_steps_at_once_under_one_key_are_refused(world: World) -> None
 
 
 async def test_what_the_function_awaits_being_cancelled_is_no_cancellation_of_the_process(world: World) -> None:
-    """A future that somebody cancels inside a step is a failed attempt, not the end of the process as cancelled."""
+    """A future that is cancelled inside a step is a failed attempt, not a cancellation of the process."""
     app = await world.app()
 
     async def unlucky() -> str:

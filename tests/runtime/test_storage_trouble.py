@@ -1,4 +1,4 @@
-"""A worker whose storage fails at the wrong moment."""
+"""Workers whose storage fails at a bad moment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.runtime.worker_kit import until
 
 
 def fails(times: int, then: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a method that says so many times that the storage is away."""
+    """Return a method that raises StoreUnavailable this many times."""
     left = times
 
     async def unreliable(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (those of the store)
@@ -25,7 +25,7 @@ def fails(times: int, then: Callable[..., Coroutine[Any, Any, Any]]) -> Callable
 
 
 async def test_a_turn_that_could_not_be_given_back_does_not_wait_for_its_lease(bench: Bench) -> None:
-    """The worker frees the session as soon as it can: the turn is run again though the time of its lease stands."""
+    """The worker retries the release: the turn runs again before its lease expires."""
     app = await bench.app(worker=True, options=lash.WorkerOptions(poll_s=0.05))
     attempts: list[int] = []
 
@@ -45,7 +45,7 @@ async def test_a_turn_that_could_not_be_given_back_does_not_wait_for_its_lease(b
 
 
 async def test_a_process_that_could_not_be_parked_does_not_wait_for_its_lease(bench: Bench) -> None:
-    """The same for a process."""
+    """The worker retries the release: the process runs again before its lease expires."""
     app = await bench.app(worker=True, options=lash.WorkerOptions(poll_s=0.05))
     leases = app.storage.process_leases
     complete = leases.complete

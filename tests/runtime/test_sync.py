@@ -54,7 +54,7 @@ def portal() -> Iterator[Portal]:
 
 
 def test_a_storage_is_used_without_await(backend_url: str) -> None:
-    """Values come back as they are from every backend, and the types say so."""
+    """Calls return plain values on every backend, with the right types."""
     with lash.sync.open(backend_url) as storage:
         assert_type(storage, lash.sync.Storage)
         created = storage.sessions.create("x", name="a name")
@@ -73,7 +73,7 @@ def test_a_storage_is_used_without_await(backend_url: str) -> None:
 
 
 def test_closing_ends_the_thread_and_can_be_repeated(backend_url: str) -> None:
-    """One thread runs while the storage is open, none afterwards, and every later call raises StorageClosed."""
+    """One thread runs while the storage is open; after closing, every call raises StorageClosed."""
     storage = lash.sync.open(backend_url)
     assert len(loop_threads()) == 1
     storage.close()
@@ -86,7 +86,7 @@ def test_closing_ends_the_thread_and_can_be_repeated(backend_url: str) -> None:
 
 
 def test_what_cannot_be_opened_leaves_no_thread() -> None:
-    """The error of the opening is the caller's, and nothing stays behind."""
+    """The caller gets the error, and no thread is left."""
     with pytest.raises(lash.ConfigError, match="unknown URL scheme"):
         lash.sync.open("mysql://host")
     with pytest.raises(TypeError):
@@ -127,7 +127,7 @@ def test_an_application_answers(backend_url: str) -> None:
 
 
 def test_a_session_is_observed_with_a_plain_loop(backend_url: str) -> None:
-    """The stream of a session is an iterator; leaving it early ends it, and another goes on from a cursor."""
+    """The stream is an iterator; leaving it early ends it, and another continues from a cursor."""
     app = lash.sync.App(backend_url)
 
     @app.agent
@@ -143,7 +143,7 @@ def test_a_session_is_observed_with_a_plain_loop(backend_url: str) -> None:
             assert_type(stream, Stream[Observed])
             shown = next(each for each in stream if isinstance(each, lash.TurnActivity))
         assert shown.payload == "thinking"
-        # An iterator that is not closed is no trouble either.
+        # An iterator that is never closed does no harm.
         committed = next(each for each in conversation.observe(shown.cursor) if isinstance(each, lash.Committed))
         assert committed.revision == 1
         with pytest.raises(lash.InvalidInput):
@@ -151,7 +151,7 @@ def test_a_session_is_observed_with_a_plain_loop(backend_url: str) -> None:
 
 
 def test_an_application_can_be_opened_again() -> None:
-    """Open, stop and open again; in between a call raises an error that says how to open the app."""
+    """Open, stop and open again; in between, a call raises an error that names the remedy."""
     app = lash.sync.App("sqlite://", worker=False)
     with pytest.raises(lash.ConfigError, match="with app"):
         app.drain()
@@ -166,14 +166,14 @@ def test_an_application_can_be_opened_again() -> None:
 
 
 async def test_it_works_where_a_loop_is_running() -> None:
-    """A notebook runs its cells inside an event loop; the facade has a loop of its own and does not mind."""
+    """The facade has a loop of its own, so it works inside a running loop, as in a notebook."""
     assert asyncio.get_running_loop().is_running()
     with lash.sync.open("sqlite://") as storage:
         assert storage.sessions.create("x").created
 
 
 def test_threads_share_it(backend_url: str) -> None:
-    """Eight threads use one storage at the same time, and nothing is lost or mixed up."""
+    """Eight threads use one storage concurrently, and nothing is lost or mixed up."""
     answers: dict[str, str] = {}
     with lash.sync.open(backend_url) as storage:
 
@@ -193,7 +193,7 @@ def test_threads_share_it(backend_url: str) -> None:
 
 
 def test_a_call_from_inside_its_own_loop_is_refused() -> None:
-    """An agent that would block the loop it runs in gets a clear error; one in a step's thread may call."""
+    """An agent that would block its own loop gets a clear error; a step's thread may call."""
     app = lash.sync.App("sqlite://")
 
     def count_sessions() -> int:
@@ -217,17 +217,17 @@ def test_a_call_from_inside_its_own_loop_is_refused() -> None:
 
 
 def test_errors_are_the_same_ones_with_both_sides_in_the_traceback() -> None:
-    """An error keeps its class and fields; its traceback leads from the caller to where it was raised."""
+    """An error keeps its class and fields; its traceback leads from the caller to the raise."""
     with lash.sync.open("sqlite://") as storage, pytest.raises(lash.SessionNotFound) as caught:
-        storage.session("nobody").meta()
-    assert caught.value.session_id == "nobody"
+        storage.session("unknown").meta()
+    assert caught.value.session_id == "unknown"
     files = [Path(frame.filename).name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert files[0] == Path(__file__).name
     assert files[-1] == "lookup.py"
 
 
 def test_a_wait_in_another_thread_ends_when_the_storage_is_closed() -> None:
-    """Whoever waits while somebody closes gets StorageClosed, and does not hang."""
+    """A thread that waits while another closes the storage gets StorageClosed, and does not hang."""
     storage = lash.sync.open("sqlite://")
     storage.sessions.create("x")
     caught: list[BaseException] = []
@@ -243,7 +243,7 @@ def test_a_wait_in_another_thread_ends_when_the_storage_is_closed() -> None:
     thread = threading.Thread(target=wait)
     thread.start()
     portal: Portal = getattr(storage, "_portal")  # noqa: B009 (the types do not show it)
-    # The loop's own task, the one that asks, and the one that waits.
+    # The tasks of the loop itself, of this call, and of the waiting call.
     eventually(lambda: portal.call(lambda: len(asyncio.all_tasks())) == 3)
     storage.close()
     thread.join(PATIENCE_S)
@@ -251,11 +251,11 @@ def test_a_wait_in_another_thread_ends_when_the_storage_is_closed() -> None:
 
 
 def test_an_interrupt_cancels_the_call(portal: Portal) -> None:
-    """Ctrl-C reaches the caller after the call has been cancelled in the loop, and the facade stays usable."""
+    """Ctrl-C is raised in the caller after the call was cancelled in the loop; the facade stays usable."""
     seen: list[str] = []
 
     async def wait_for_ever() -> None:
-        # The signal comes once the call is under way.
+        # Send the signal once the call runs.
         main = threading.main_thread().ident or 0
         asyncio.get_running_loop().call_later(0.05, signal.pthread_kill, main, signal.SIGINT)
         try:
@@ -271,7 +271,7 @@ def test_an_interrupt_cancels_the_call(portal: Portal) -> None:
 
 
 def test_ctrl_c_ends_a_script(tmp_path: Path) -> None:
-    """A script that waits for an answer ends at the first Ctrl-C, with no thread of its own left."""
+    """A script that waits for a reply exits at the first Ctrl-C, without a leftover thread."""
     script = """
         import os, signal, sys, threading
         import lash.sync
@@ -279,7 +279,7 @@ def test_ctrl_c_ends_a_script(tmp_path: Path) -> None:
         try:
             with app:
                 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-                app.session("c").ask("is anybody there?")
+                app.session("c").ask("hello?")
         except KeyboardInterrupt:
             print("interrupted", [thread.name for thread in threading.enumerate() if thread.name == "lash-app"])
             raise
@@ -292,7 +292,7 @@ def test_ctrl_c_ends_a_script(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", ["kept", "forgotten"])
 def test_a_script_that_never_closes_ends_all_the_same(tmp_path: Path, kept: str) -> None:
-    """Neither an open storage nor an open app keeps the interpreter alive; both are closed at its end."""
+    """Neither an open storage nor an open app keeps the interpreter alive; both are closed at exit."""
     script = """
         import sys
         import lash.sync
@@ -306,12 +306,12 @@ def test_a_script_that_never_closes_ends_all_the_same(tmp_path: Path, kept: str)
     """
     finished = run_script(script, f"sqlite:///{tmp_path / 'lash.db'}", kept)
     assert (finished.stdout, finished.stderr, finished.returncode) == ("end\n", "", 0)
-    # The last one to close copies the log back and removes it.
+    # The last connection to close checkpoints the WAL and removes it.
     assert not (tmp_path / "lash.db-wal").exists()
 
 
 def test_a_forked_child_is_told(tmp_path: Path) -> None:
-    """The thread does not follow a fork: a child that uses the storage gets ConfigError instead of waiting for ever."""
+    """A fork does not have the thread: a child that uses the storage gets ConfigError and does not hang."""
     script = """
         import os, sys
         import lash.sync
@@ -330,7 +330,7 @@ def test_a_forked_child_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_forgotten_is_closed() -> None:
-    """In a notebook a name is bound anew; the storage that had it closes by itself."""
+    """A storage that is no longer referenced, as after rebinding in a notebook, is closed automatically."""
     storage = lash.sync.open("sqlite://")
     storage.sessions.create("x")
     (thread,) = loop_threads()
@@ -341,7 +341,7 @@ def test_what_is_forgotten_is_closed() -> None:
 
 
 def sleeping(portal: Portal, errors: list[BaseException]) -> Callable[[], None]:
-    """Return a call that sleeps for long and keeps what it was ended by."""
+    """Return a call that sleeps for long and keeps the error that ended it."""
 
     def wait() -> None:
         try:
@@ -353,7 +353,7 @@ def sleeping(portal: Portal, errors: list[BaseException]) -> Callable[[], None]:
 
 
 def test_a_handler_that_ends_the_program_leaves_nobody_waiting(portal: Portal) -> None:
-    """SystemExit in the loop ends the thread: it reaches its caller, and others get an error, not silence."""
+    """SystemExit in the loop ends the thread: its caller gets it, and other callers get an error."""
     others: list[BaseException] = []
     wait = sleeping(portal, others)
 
@@ -372,7 +372,7 @@ def test_a_handler_that_ends_the_program_leaves_nobody_waiting(portal: Portal) -
 
 
 def test_a_call_that_came_too_late_leaves_nothing(portal: Portal, caplog: pytest.LogCaptureFixture) -> None:
-    """It is told that it was too late, and no half of a task is left for the collector of garbage to complain about."""
+    """The call raises, and leaves no pending task for the garbage collector to warn about."""
     others: list[BaseException] = []
     wait = sleeping(portal, others)
 
@@ -380,7 +380,7 @@ def test_a_call_that_came_too_late_leaves_nothing(portal: Portal, caplog: pytest
 
     async def leave() -> None:
         thread.start()
-        # The loop stands still, so that the call is sent and cannot begin.
+        # Block the loop, so that the call is sent and cannot start.
         time.sleep(0.2)  # noqa: ASYNC251
         sys.exit(3)
 
@@ -394,7 +394,7 @@ def test_a_call_that_came_too_late_leaves_nothing(portal: Portal, caplog: pytest
 
 
 def test_the_callers_context_variables_are_seen(portal: Portal) -> None:
-    """A span or a request id that is current in the caller is current in the call."""
+    """A span or a request id of the caller is current in the call."""
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
     variable.set("the caller's")
 
@@ -405,7 +405,7 @@ def test_the_callers_context_variables_are_seen(portal: Portal) -> None:
 
 
 class Counting:
-    """Counts, the async way."""
+    """Counts asynchronously."""
 
     def __init__(self) -> None:
         self.ended: list[int] = []
@@ -459,7 +459,7 @@ def test_async_iterators_are_iterators(portal: Portal) -> None:
 
 @pytest.mark.parametrize("name", sorted(INTERFACES))
 def test_every_public_method_is_there_and_blocks(name: str) -> None:
-    """Each blocking class has exactly the public names of its async class, none of them async, each with its text."""
+    """Each blocking class has exactly the public names of its async class, none async, each with its docstring."""
     kind = getattr(lash.sync, name)
     source = getattr(sys.modules[INTERFACES[name]], name)
     wanted = {each for each in dir(source) if not each.startswith("_")}
@@ -475,7 +475,7 @@ def test_every_public_method_is_there_and_blocks(name: str) -> None:
 
 
 def test_help_tells_what_the_async_class_tells() -> None:
-    """help() of an object shows its methods with their arguments and texts."""
+    """help() of an object shows its methods with their arguments and docstrings."""
     with lash.sync.open("sqlite://") as storage:
         shown = pydoc.plain(pydoc.render_doc(storage.sessions))
     assert "create(self, session_id: 'str', *, name: 'str | None' = None" in shown

@@ -1,4 +1,4 @@
-"""What an application starts by events and by the clock: declared in any order, changed by a new version, once each."""
+"""Triggers and schedules of an application: declared in any order, changed by a new version, once each."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ async def greet(ctx: lash.Context, name: str) -> str:
     return f"hello {name}"
 
 
-async def tell(ctx: lash.Context, text: str = "tick") -> str:
+async def say(ctx: lash.Context, text: str = "tick") -> str:
     return text
 
 
 async def results(app: lash.App) -> list[object]:
-    """Return what all processes returned, the oldest first."""
+    """Return the results of all processes, the oldest first."""
     records = reversed((await app.storage.processes.list()).processes)
     outcomes = [record.projection.outcome for record in records]
     return [outcome.value if isinstance(outcome, lash.Success) else outcome for outcome in outcomes]
@@ -41,7 +41,7 @@ async def results(app: lash.App) -> list[object]:
 
 @asynccontextmanager
 async def running(fleet: list[lash.App]) -> AsyncIterator[None]:
-    """Start all apps at the same time, and stop them."""
+    """Start all apps concurrently, and stop them."""
     try:
         await asyncio.gather(*(app.open() for app in fleet))
         yield
@@ -50,12 +50,12 @@ async def running(fleet: list[lash.App]) -> AsyncIterator[None]:
 
 
 async def test_events_start_processes_whenever_they_were_declared(stage: Stage) -> None:
-    """A subscription counts from the first emit after its declaration, before the start or while the app runs."""
+    """A subscription takes effect at the first emit after its declaration, before the start or later."""
     app = stage.app()
     app.on("user.new", app.process(greet), inputs={"name": lash.pointer("/name")})
     async with app:
         await app.emit("user.new", {"name": "Ada"}, key="1")
-        app.on("user.new", app.process(tell), inputs={"text": "someone came"})
+        app.on("user.new", app.process(say), inputs={"text": "someone came"})
         await app.emit("user.new", {"name": "Bob"}, key="2")
         await app.emit("user.new", {"name": "Bob"}, key="2")
         await app.drain()
@@ -63,9 +63,9 @@ async def test_events_start_processes_whenever_they_were_declared(stage: Stage) 
 
 
 async def test_turns_and_processes_emit_once(stage: Stage) -> None:
-    """What a turn or a process emits happens once, although the process is run again after its pause."""
+    """Emissions of a turn or a process happen once, although the process runs again after its pause."""
     app = stage.app()
-    app.on("said", app.process(tell))
+    app.on("said", app.process(say))
 
     @app.process
     async def pausing(ctx: lash.Context) -> str:
@@ -90,13 +90,13 @@ async def test_turns_and_processes_emit_once(stage: Stage) -> None:
 
 
 async def test_a_schedule_declared_while_the_app_runs_ticks(stage: Stage) -> None:
-    """No emit and no restart is needed for a schedule of a running app to begin."""
+    """A schedule of a running app starts without an emit or a restart."""
     app = stage.app(worker=True, options=FAST)
     async with app:
-        app.cron("*/5 * * * *", app.process(tell))
+        app.cron("*/5 * * * *", app.process(say))
 
         async def is_there() -> bool:
-            return await app.storage.schedules.get(HOST, "cron:tell") is not None
+            return await app.storage.schedules.get(HOST, "cron:say") is not None
 
         await until(is_there)
         await stage.clock.advance(5 * 60_000)
@@ -108,16 +108,16 @@ async def test_a_schedule_declared_while_the_app_runs_ticks(stage: Stage) -> Non
 
 
 async def test_a_new_version_changes_what_was_declared(stage: Stage) -> None:
-    """Another line, other inputs and another version of the code take the place of the old ones under the same key."""
+    """A changed cron line, inputs and version replace the old ones under the same key."""
     old = stage.app()
-    old.cron("0 * * * *", old.process(tell), inputs={"text": "old"})
-    old.on("said", old.process(tell), key="said", inputs={"text": "old"})
+    old.cron("0 * * * *", old.process(say), inputs={"text": "old"})
+    old.on("said", old.process(say), key="said", inputs={"text": "old"})
     async with old:
         if stage.backend == "memory":
             pytest.skip("a storage in memory is gone with its app")
     new = stage.app()
-    changed = new.process(version="2")(tell)
-    new.process(tell)
+    changed = new.process(version="2")(say)
+    new.process(say)
     new.cron("30 * * * *", changed, inputs={"text": "new"})
     new.on("said", changed, key="said", inputs={"text": "new"})
     async with new:
@@ -134,29 +134,29 @@ async def test_a_new_version_changes_what_was_declared(stage: Stage) -> None:
 
 
 async def test_apps_that_change_the_same_thing_at_once_all_start(stage: Stage) -> None:
-    """A fleet that is deployed anew comes up whole, whoever of it is first."""
+    """Apps of one deployment that start concurrently all succeed, in any order."""
     if stage.backend == "memory":
         pytest.skip("a storage in memory has one app")
     first = stage.app()
-    first.cron("0 * * * *", first.process(tell))
+    first.cron("0 * * * *", first.process(say))
     async with first:
         pass
     fleet = [stage.app() for _ in range(6)]
     for app in fleet:
-        app.cron("30 * * * *", app.process(tell))
+        app.cron("30 * * * *", app.process(say))
     async with running(fleet):
-        schedule = await fleet[0].storage.schedules.get(HOST, "cron:tell")
+        schedule = await fleet[0].storage.schedules.get(HOST, "cron:say")
     assert schedule is not None
     assert schedule.definition.cron == "30 * * * *"
 
 
 async def test_a_tick_is_one_process_however_many_workers_there_are(stage: Stage) -> None:
-    """Three workers see the same ticks come due; each tick starts one process."""
+    """Three workers see the same ticks; each tick starts one process."""
     if stage.backend == "memory":
         pytest.skip("a storage in memory has one app")
     fleet = [stage.app(worker=True, options=FAST) for _ in range(3)]
     for app in fleet:
-        app.cron("* * * * *", app.process(tell), catch_up="all")
+        app.cron("* * * * *", app.process(say), catch_up="all")
     async with running(fleet):
         for ticks in range(1, 6):
             await stage.clock.advance(60_000)
@@ -165,18 +165,18 @@ async def test_a_tick_is_one_process_however_many_workers_there_are(stage: Stage
                 return await results(fleet[0]) == ["tick"] * expected
 
             await until(has_ticked)
-        # Time for a second process of some tick to show itself.
+        # Time for a wrong second process of a tick to appear.
         await asyncio.sleep(0.5)
         assert await results(fleet[0]) == ["tick"] * 5
 
 
 async def test_unwatched_things_start_nothing_more(stage: Stage) -> None:
-    """After ``unwatch`` neither events nor ticks start anything; doing it again says that there was nothing."""
+    """After ``unwatch`` neither events nor ticks start anything; a second ``unwatch`` returns False."""
     app = stage.app()
-    app.on("said", app.process(tell), key="said")
-    app.cron("* * * * *", app.process(tell))
+    app.on("said", app.process(say), key="said")
+    app.cron("* * * * *", app.process(say))
     async with app:
-        assert [await app.unwatch(key) for key in ("said", "cron:tell", "said", "unknown")] == [
+        assert [await app.unwatch(key) for key in ("said", "cron:say", "said", "unknown")] == [
             True,
             True,
             False,
@@ -189,9 +189,9 @@ async def test_unwatched_things_start_nothing_more(stage: Stage) -> None:
 
 
 async def test_wrong_declarations_are_refused_at_once(stage: Stage) -> None:
-    """One key is one subscription, inputs are arguments of the process, and policies are spelt rightly."""
+    """Keys are unique, inputs must be arguments of the process, and policies must be known."""
     app = stage.app()
-    process = app.process(tell)
+    process = app.process(say)
     app.cron("* * * * *", process)
     app.cron("* * * * *", process)
     with pytest.raises(lash.ConfigError, match="another key"):
@@ -205,9 +205,9 @@ async def test_wrong_declarations_are_refused_at_once(stage: Stage) -> None:
 
 
 async def test_a_line_that_never_ticks_is_told_at_the_start(stage: Stage) -> None:
-    """A wrong cron line fails the start with its reason, and the app can be mended and started."""
+    """A wrong cron line fails the start with its reason, and the app can be fixed and started."""
     app = stage.app()
-    app.cron("61 * * * *", app.process(tell))
+    app.cron("61 * * * *", app.process(say))
     with pytest.raises(lash.InvalidInput, match="61"):
         await app.open()
     with pytest.raises(lash.ConfigError, match="not open"):

@@ -1,4 +1,4 @@
-"""One turn: one claim, one commit, everything in it."""
+"""One turn: one claim, one commit with everything."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.runtime.turn_bench import Bench, texts
 
 
 async def test_a_message_becomes_one_commit(bench: Bench) -> None:
-    """Input, reply, usage, state and attachments are published together; batch, lease and records are gone."""
+    """Input, reply, usage, state and attachments are committed together; batch, lease and records are gone."""
     app = await bench.app()
     seen: list[str] = []
 
     @app.agent
     async def echo(turn: Turn) -> str:
         seen.append(turn.turn_id)
-        heard = await turn.step("hear", str.upper, turn.text)
+        loud = await turn.step("shout", str.upper, turn.text)
         turn.usage("model-1", input_tokens=7, output_tokens=3)
         turn.state["mood"] = {"calm": True}
         file = await turn.attach(b"bytes", "text/plain")
         turn.add(f"stored {file.id[:4]}")
-        return heard
+        return loud
 
     chat = app.session("s", echo)
     sent = await chat.send("hello")
@@ -56,7 +56,7 @@ async def test_a_message_becomes_one_commit(bench: Bench) -> None:
 
 
 async def test_each_turn_sees_what_was_said_before(bench: Bench) -> None:
-    """History, with the input and the additions of the turn itself, in order; also the last few, also none."""
+    """History includes the input and additions of the turn, in order; the last few, or none, can be read."""
     app = await bench.app()
     views: list[list[str]] = []
 
@@ -78,7 +78,7 @@ async def test_each_turn_sees_what_was_said_before(bench: Bench) -> None:
 
 
 async def test_state_is_kept_changed_and_deleted_by_name(bench: Bench) -> None:
-    """What a turn does not assign keeps its blob; what it deletes is gone; what it assigns is there next time."""
+    """Unassigned values keep their blobs, deleted ones are gone, assigned ones are there next time."""
     app = await bench.app()
     seen: list[dict[str, object]] = []
 
@@ -111,7 +111,7 @@ async def test_state_is_kept_changed_and_deleted_by_name(bench: Bench) -> None:
 
 
 async def test_state_takes_plain_json_only(bench: Bench) -> None:
-    """A value that would not come back is refused where it is assigned, and a name that is not there is no value."""
+    """A value that would not round-trip is refused at the assignment; an unknown name raises KeyError."""
     app = await bench.app()
 
     @app.agent
@@ -128,7 +128,7 @@ async def test_state_takes_plain_json_only(bench: Bench) -> None:
 
 
 async def test_an_agent_may_say_nothing(bench: Bench) -> None:
-    """An agent that returns None consumes its input and adds nothing; asking it returns an empty text."""
+    """An agent that returns None consumes its input and adds nothing; ask returns an empty text."""
     app = await bench.app()
 
     @app.agent
@@ -140,7 +140,7 @@ async def test_an_agent_may_say_nothing(bench: Bench) -> None:
 
 
 async def test_an_agent_may_return_a_message(bench: Bench) -> None:
-    """A Message is taken as it is, under the id of the turn's reply."""
+    """A Message is committed as it is, under the id of the turn's reply."""
     app = await bench.app()
 
     @app.agent
@@ -192,7 +192,7 @@ async def test_a_child_session_knows_its_parent(bench: Bench) -> None:
 
 
 async def test_attachments_of_messages_are_stamped(bench: Bench) -> None:
-    """What a user's message refers to is kept by the turn that publishes it; an unknown one is refused when sent."""
+    """A turn commits the attachments of its input; a message with an unknown attachment is refused."""
     app = await bench.app()
 
     @app.agent
@@ -213,7 +213,7 @@ async def test_attachments_of_messages_are_stamped(bench: Bench) -> None:
 
 
 async def test_a_turn_does_nothing_after_its_end(bench: Bench) -> None:
-    """What an agent left running cannot add to a turn that was published."""
+    """A task that an agent left running cannot add to a committed turn."""
     app = await bench.app()
     kept: list[Turn] = []
 
@@ -233,7 +233,7 @@ async def test_a_turn_does_nothing_after_its_end(bench: Bench) -> None:
     ids=["set", "object", "number", "surrogate"],
 )
 async def test_a_bad_reply_is_a_dead_letter_at_once(bench: Bench, reply: Callable[[], object], named: str) -> None:
-    """What no attempt can mend is not tried again: the letter says what was returned, and the session goes on."""
+    """A reply that no retry can fix is a dead letter at once, with its value; the session continues."""
     app = await bench.app()
     calls: list[str] = []
 
@@ -254,7 +254,7 @@ async def test_a_bad_reply_is_a_dead_letter_at_once(bench: Bench, reply: Callabl
 
 @pytest.mark.parametrize("content", [5, {"a": 1}, None])
 async def test_only_text_and_messages_are_added(bench: Bench, content: object) -> None:
-    """Anything else is refused where it is added."""
+    """Other values are refused when they are added."""
     app = await bench.app()
 
     @app.agent
@@ -303,7 +303,7 @@ async def test_a_step_result_that_cannot_be_stored_says_so(bench: Bench) -> None
 
 
 async def test_an_agent_has_only_so_much_time(bench: Bench) -> None:
-    """After timeout_s the turn fails with an error that says how long it had."""
+    """After timeout_s the turn fails with an error that names the limit."""
     app = await bench.app()
 
     @app.agent(timeout_s=0.01, retry=NO_RETRY)
@@ -319,7 +319,7 @@ async def test_an_agent_has_only_so_much_time(bench: Bench) -> None:
 
 
 async def test_a_failing_hook_of_the_agent_buys_no_second_completion(bench: Bench) -> None:
-    """What the model answered is recorded before anything looks at it, so that looking again costs nothing."""
+    """The model's answer is recorded before hooks see it, so a retry does not call the model."""
     app = await bench.app()
     bought: list[str] = []
 
@@ -339,7 +339,7 @@ async def test_a_failing_hook_of_the_agent_buys_no_second_completion(bench: Benc
 
 
 async def test_usage_is_booked_once(bench: Bench) -> None:
-    """However often a turn is tried, its tokens are those of the attempt that was published."""
+    """However many attempts a turn takes, its tokens are the committed attempt's."""
     app = await bench.app()
 
     @app.agent(retry=Retry(max_attempts=3, first_pause_s=0))
@@ -354,7 +354,7 @@ async def test_usage_is_booked_once(bench: Bench) -> None:
 
 
 async def test_a_recorded_failure_is_met_again(bench: Bench) -> None:
-    """A redrive issues the same commands, also where the agent went on from a step that failed for good."""
+    """A retry runs the same steps, even if the agent continued after a step that failed permanently."""
     app = await bench.app()
     calls: list[str] = []
 

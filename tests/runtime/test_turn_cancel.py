@@ -1,4 +1,4 @@
-"""Turns that are cancelled, and orders to a session."""
+"""Cancelled turns, and commands to a session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.runtime.turn_bench import Bench, claim_turn, run_turn, texts
 
 
 async def test_cancel_ends_the_running_turn_alone(bench: Bench) -> None:
-    """Its input is consumed and marked, what it had made is dropped, its usage stays; the next message is answered."""
+    """Its input is consumed and marked, its output dropped, its usage kept; the next message is answered."""
     app = await bench.app(worker=True)
     started = asyncio.Event()
 
@@ -54,7 +54,7 @@ async def test_cancel_ends_the_running_turn_alone(bench: Bench) -> None:
 
 
 async def test_cancel_is_part_of_the_commit(bench: Bench) -> None:
-    """Where nothing waits in front of it, the order is consumed by the commit of the turn that it ends."""
+    """If nothing is queued before it, the commit of the cancelled turn consumes the command."""
     app = await bench.app(worker=True)
     started = asyncio.Event()
 
@@ -77,7 +77,7 @@ async def test_cancel_is_part_of_the_commit(bench: Bench) -> None:
 
 
 async def test_an_order_that_came_too_late_hits_no_other_turn(bench: Bench) -> None:
-    """The turn that it was meant for has ended: the next one is not cancelled, and the order is consumed behind it."""
+    """If its turn has ended, the command is consumed and the next turn is not cancelled."""
     app = await bench.app()
     go_on = asyncio.Event()
     started = asyncio.Event()
@@ -107,7 +107,7 @@ async def test_an_order_that_came_too_late_hits_no_other_turn(bench: Bench) -> N
 
 
 async def test_cancel_without_a_turn_does_nothing(bench: Bench) -> None:
-    """A message that nobody has begun is not cancelled, nor is the next one."""
+    """Neither a message that no worker has started nor the next one is cancelled."""
     app = await bench.app()
 
     @app.agent
@@ -147,7 +147,7 @@ async def test_cancel_of_a_turn_that_waits_for_its_next_attempt(bench: Bench) ->
 
 
 async def test_an_agent_may_answer_a_cancellation(bench: Bench) -> None:
-    """One that catches it and returns has its reply published; the order is consumed and hits no other turn."""
+    """An agent that catches it and returns has its reply committed; the command cancels no other turn."""
     app = await bench.app(worker=True)
     started = asyncio.Event()
 
@@ -172,7 +172,7 @@ async def test_an_agent_may_answer_a_cancellation(bench: Bench) -> None:
 
 
 async def test_an_agent_that_breaks_while_it_is_cancelled_is_cancelled(bench: Bench) -> None:
-    """An error on the way out does not make a dead letter of what was to be cancelled."""
+    """An error during cancellation does not make a dead letter."""
     app = await bench.app(worker=True)
     started = asyncio.Event()
 
@@ -194,7 +194,7 @@ async def test_an_agent_that_breaks_while_it_is_cancelled_is_cancelled(bench: Be
 
 
 async def test_an_unknown_order_is_noted_and_does_not_block(bench: Bench) -> None:
-    """A command that nobody knows is consumed with a note, and the messages behind it are answered."""
+    """An unknown command is consumed with a note, and the messages after it are answered."""
     app = await bench.app()
 
     @app.agent

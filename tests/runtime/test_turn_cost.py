@@ -1,4 +1,4 @@
-"""What a turn asks of the database, statement by statement."""
+"""The statements of one turn."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lash.runtime.turns.turn import Turn
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
 ON_POSTGRES = ["queue_enqueue", "work_poll", "queue_facts", "queue_claim_turn", "commit_alone_leased", "work_poll"]
-"""The message, the look that finds it, what is there, lease and claim, the commit, and the look that finds no more."""
+"""The message, the poll that finds it, the facts, lease and claim, the commit, and the poll that finds no more."""
 ON_SQLITE = 39
-"""Statements, with those that begin and end a transaction."""
+"""Statements, with the ones that begin and end a transaction."""
 
 
 async def test_a_turn_is_few_statements(backend_name: str, backend_url: str) -> None:
@@ -46,9 +46,9 @@ async def test_a_turn_is_few_statements(backend_name: str, backend_url: str) -> 
 
 
 async def test_a_worker_begins_what_it_is_told_before_it_looks(backend_name: str, backend_url: str) -> None:
-    """A session whose history the worker has is begun by its name: the look for work comes after."""
+    """A hinted session whose history is cached is started at once; the poll comes after."""
     if backend_name != "postgres":
-        pytest.skip("on SQLite the file may tell the worker before the name does")
+        pytest.skip("on SQLite the hint of the file may come before the hint with the name")
     names: list[str] = []
 
     class Statements(lash.Hook):
@@ -66,7 +66,7 @@ async def test_a_worker_begins_what_it_is_told_before_it_looks(backend_name: str
     async with app:
         assert await app.session("s").ask("first", timeout_s=60) == "ok"
         await entered.get()
-        # What the first turn has left to look for is looked for.
+        # Wait for the poll that follows the first turn.
         await asyncio.sleep(0.5)
         names.clear()
         await app.session("s").send("second")

@@ -1,4 +1,4 @@
-"""Turns that crashed: the next run takes the same input at the same places and repeats no step."""
+"""Crashed turns: the next run takes the same input at the same places and repeats no step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.runtime.turn_bench import Bench, claim_turn, texts
 
 
 class Crash:
-    """Lets a run vanish where its agent waits for ever, with its lease and its claims as they were."""
+    """Makes a run vanish at its agent's wait, with its lease and its claims left as they were."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -30,7 +30,7 @@ class Crash:
         await asyncio.get_running_loop().create_future()
 
     async def run(self, app: App, session_id: str) -> None:
-        """Run the next turn until it is here, and let so much time pass that its lease is over."""
+        """Run the next turn up to the wait, and advance the clock beyond its lease."""
         task = asyncio.create_task((await claim_turn(app, session_id)).run())
         async with asyncio.timeout(30):
             await self._reached.wait()
@@ -40,7 +40,7 @@ class Crash:
 
 
 async def test_early_input_after_a_crash(bench: Bench) -> None:
-    """What the dead run had taken up is taken up at the same place, before what came later and what became due."""
+    """Early input of the dead run joins at the same place, before later and newly due messages."""
     app, crash = await bench.app(), Crash(bench)
     seen: list[tuple[list[str], list[str]]] = []
 
@@ -70,7 +70,7 @@ async def test_early_input_after_a_crash(bench: Bench) -> None:
 
 
 async def test_merged_input_after_a_crash(bench: Bench) -> None:
-    """Messages that merge into one turn or one checkpoint stay the group that they were, whatever may join by then."""
+    """Messages merged into one turn or one join stay the same group, whatever could join by then."""
     app, crash = await bench.app(), Crash(bench)
     seen: list[tuple[str, list[str]]] = []
 
@@ -96,7 +96,7 @@ async def test_merged_input_after_a_crash(bench: Bench) -> None:
 
 
 async def test_a_crash_repeats_no_recorded_step(bench: Bench) -> None:
-    """The run that goes on records what an undisturbed one does, under the same keys, and runs only the rest."""
+    """The next run has the records and keys of an undisturbed run, and runs only the missing steps."""
     app, crash = await bench.app(), Crash(bench)
     calls: list[str] = []
     records: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ async def test_a_crash_repeats_no_recorded_step(bench: Bench) -> None:
 
 
 async def test_a_wake_joins_a_running_turn(bench: Bench) -> None:
-    """A process that reports while a turn runs is heard at the checkpoint, again after a crash, and once in history."""
+    """A wake during a turn joins it, joins again after a crash, and is in history once."""
     app, crash = await bench.app(), Crash(bench)
 
     @app.process
@@ -153,7 +153,7 @@ async def test_a_wake_joins_a_running_turn(bench: Bench) -> None:
 
 
 async def test_a_hook_of_the_application_that_fails_buys_nothing_twice(bench: Bench) -> None:
-    """A tracing hook that falls over after the model answered does not make the model answer again."""
+    """A tracing hook that fails after the model answered does not cause a second call."""
     bought: list[str] = []
 
     class Clumsy(Hook):
@@ -185,7 +185,7 @@ async def test_a_hook_of_the_application_that_fails_buys_nothing_twice(bench: Be
 
 
 async def test_a_crash_does_not_use_up_the_only_attempt(bench: Bench) -> None:
-    """Without retries a failure is final, and a crash is not: the turn is run again from its records."""
+    """Without retries a failure is final; a crash is not: the turn runs again from its records."""
     app, crash = await bench.app(), Crash(bench)
 
     @app.agent(retry=NO_RETRY)

@@ -1,4 +1,4 @@
-"""Turns that are taken away or given back, and commits beside them."""
+"""Lost and released turns, and concurrent commits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.runtime.turn_bench import Bench, claim_turn, run_turn, texts
 
 
 async def test_a_turn_whose_lease_was_taken_changes_nothing(bench: Bench) -> None:
-    """The old run cannot record, add or commit; the new one replays what was recorded and does the rest, once."""
+    """The old run cannot record, add or commit; the new one replays the records and runs the rest, once."""
     app = await bench.app()
     calls: list[str] = []
     stolen = False
@@ -38,7 +38,7 @@ async def test_a_turn_whose_lease_was_taken_changes_nothing(bench: Bench) -> Non
         one = await turn.step(first)
         if not stolen:
             stolen = True
-            # Time passes: the lease lapses, and another worker does the turn meanwhile.
+            # The lease expires, and another worker runs the turn meanwhile.
             await bench.seconds(3_600)
             ended.append(await run_turn(app, "s"))
         return f"{one} {await turn.step(second)}"
@@ -57,7 +57,7 @@ async def test_a_turn_whose_lease_was_taken_changes_nothing(bench: Bench) -> Non
 
 
 async def test_a_lost_turn_is_stopped_even_if_its_agent_resists(bench: Bench) -> None:
-    """An agent that swallows its cancellation after the loss publishes nothing."""
+    """An agent that swallows its cancellation after the loss commits nothing."""
     app = await bench.app()
     started = asyncio.Event()
 
@@ -83,7 +83,7 @@ async def test_a_lost_turn_is_stopped_even_if_its_agent_resists(bench: Bench) ->
 
 
 async def test_a_turn_that_is_given_back_costs_no_attempt(bench: Bench) -> None:
-    """A worker that stops gives its turn back as it was: the next one replays its steps in attempt 1."""
+    """A stopping worker releases its turn: the next worker replays its steps in attempt 1."""
     app = await bench.app()
     started = asyncio.Event()
     calls: list[int] = []
@@ -118,7 +118,7 @@ async def test_a_turn_that_is_given_back_costs_no_attempt(bench: Bench) -> None:
 
 @pytest.mark.parametrize("end", ["release", "lose"])
 async def test_a_run_that_is_stopped_before_it_began(bench: Bench, end: str) -> None:
-    """The agent is never called, and the message stays for another run."""
+    """The agent is never called, and the message stays queued."""
     app = await bench.app()
     calls: list[str] = []
 
@@ -138,7 +138,7 @@ async def test_a_run_that_is_stopped_before_it_began(bench: Bench, end: str) -> 
 
 
 async def test_a_deleted_session_ends_its_turn(bench: Bench) -> None:
-    """A turn whose session is deleted under it publishes nothing and raises nothing."""
+    """A turn whose session is deleted meanwhile commits nothing and raises nothing."""
     app = await bench.app()
 
     @app.agent
@@ -152,7 +152,7 @@ async def test_a_deleted_session_ends_its_turn(bench: Bench) -> None:
 
 
 async def test_a_host_commit_beside_the_lease_is_kept(bench: Bench) -> None:
-    """A commit of the host in mid-turn and the turn's own are both there, with the nodes and the state of both."""
+    """A commit of the host during a turn and the turn's own commit both stand, with nodes and state of both."""
     app = await bench.app()
 
     @app.agent

@@ -1,4 +1,4 @@
-"""What reaches a turn: order, keys, early input, wakes."""
+"""The input of a turn: order, keys, early input, wakes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AGAIN = Retry(max_attempts=5, first_pause_s=0)
 
 
 async def test_a_resend_under_the_same_key_is_one_message(bench: Bench) -> None:
-    """The key makes a resend harmless before and after the answer; other text under it is refused."""
+    """A resend is idempotent before and after the answer; another text under its key is refused."""
     app = await bench.app()
 
     @app.agent
@@ -37,7 +37,7 @@ async def test_a_resend_under_the_same_key_is_one_message(bench: Bench) -> None:
 
 
 async def test_many_senders_and_many_apps(bench: Bench) -> None:
-    """8 senders and 3 working apps on one session: nothing lost, nothing twice, turns whole, each sender in order."""
+    """8 senders and 3 working apps on one session: no loss, no duplicate, whole turns, each sender in order."""
     apps = [await bench.app(worker=True) for _ in range(3 if bench.shared else 1)]
     running = 0
     most = 0
@@ -72,7 +72,7 @@ async def test_many_senders_and_many_apps(bench: Bench) -> None:
 
 
 async def test_early_input_joins_at_the_checkpoint(bench: Bench) -> None:
-    """Early messages are taken up there, in order, and are part of history; ordinary ones wait for their own turn."""
+    """Early messages join there, in order, and are part of history; others wait for their own turn."""
     app = await bench.app()
     joined: list[list[str]] = []
 
@@ -99,7 +99,7 @@ async def test_early_input_joins_at_the_checkpoint(bench: Bench) -> None:
 
 
 async def test_early_input_alone_gets_a_turn(bench: Bench) -> None:
-    """Where no turn is running, or none has a checkpoint, early input is a message like any other."""
+    """Without a running turn, or without a join in it, early input is a message like any other."""
     app = await bench.app()
 
     @app.agent
@@ -113,7 +113,7 @@ async def test_early_input_alone_gets_a_turn(bench: Bench) -> None:
 
 
 async def test_a_later_attempt_takes_the_same_early_input(bench: Bench) -> None:
-    """After a failure the checkpoint gives what it gave, and what has come since waits for the next checkpoint."""
+    """A retry joins the same early input at the same place; later messages wait for the next join."""
     app = await bench.app()
     seen: list[tuple[list[str], list[str]]] = []
 
@@ -142,7 +142,7 @@ async def test_a_later_attempt_takes_the_same_early_input(bench: Bench) -> None:
 
 
 async def test_a_checkpoint_that_took_nothing_takes_nothing_again(bench: Bench) -> None:
-    """What came after an empty checkpoint does not slip into it in a later attempt."""
+    """Messages that arrived after an empty join do not join there in a retry."""
     app = await bench.app()
     seen: list[int] = []
 
@@ -161,7 +161,7 @@ async def test_a_checkpoint_that_took_nothing_takes_nothing_again(bench: Bench) 
 
 
 async def test_early_input_that_was_cancelled_meanwhile(bench: Bench) -> None:
-    """A message that its sender cancelled between two attempts is not published, and the turn goes on without it."""
+    """A message cancelled between two attempts is not committed, and the turn continues without it."""
     app = await bench.app()
 
     @app.agent(retry=Retry(max_attempts=2, first_pause_s=60))
@@ -186,7 +186,7 @@ async def test_early_input_that_was_cancelled_meanwhile(bench: Bench) -> None:
 
 
 async def test_wakes_come_as_messages_and_are_acknowledged(bench: Bench) -> None:
-    """A process that a turn started wakes its session: an EVENT message with its origin, answered by the same agent."""
+    """A process wakes its session: an EVENT message with its origin, answered by the same agent."""
     app = await bench.app()
     handles: list[str] = []
 
@@ -198,7 +198,7 @@ async def test_wakes_come_as_messages_and_are_acknowledged(bench: Bench) -> None
     @app.agent(retry=AGAIN)
     async def agent(turn: Turn) -> str:
         if turn.wakes:
-            return f"heard {turn.wakes[0].input}"
+            return f"received {turn.wakes[0].input}"
         job = await turn.start(work, topic="cats")
         handles.append(job.process_id)
         if turn.attempt < 3:
@@ -218,7 +218,7 @@ async def test_wakes_come_as_messages_and_are_acknowledged(bench: Bench) -> None
         ("user", "go"),
         ("assistant", "started"),
         ("event", "cats: done"),
-        ("assistant", "heard cats: done"),
+        ("assistant", "received cats: done"),
     ]
     assert isinstance(messages[2].origin, ProcessOrigin)
     assert messages[2].origin.process_id == handles[0]
@@ -229,7 +229,7 @@ async def test_wakes_come_as_messages_and_are_acknowledged(bench: Bench) -> None
 
 
 async def test_the_agent_is_remembered_and_can_be_changed(bench: Bench) -> None:
-    """A message without an agent goes to the one that answered last; one that names another changes it."""
+    """A message without an agent goes to the last one; a message that names another changes it."""
     app = await bench.app()
 
     @app.agent
@@ -250,7 +250,7 @@ async def test_the_agent_is_remembered_and_can_be_changed(bench: Bench) -> None:
 
 
 async def test_an_unknown_agent_loses_nothing(bench: Bench) -> None:
-    """An app that does not know the agent says so and leaves the message; another one answers it at once."""
+    """An app that does not know the agent reports it and leaves the message; another app answers at once."""
     app = await bench.app()
 
     @app.agent
@@ -274,7 +274,7 @@ async def test_an_unknown_agent_loses_nothing(bench: Bench) -> None:
 
 
 async def test_a_session_that_others_hold_is_left_alone(bench: Bench) -> None:
-    """While another worker has the lease nothing is claimed; when it lapses the work is done here."""
+    """While another worker holds the lease nothing is claimed; after it expires the turn runs here."""
     app = await bench.app()
 
     @app.agent
@@ -292,7 +292,7 @@ async def test_a_session_that_others_hold_is_left_alone(bench: Bench) -> None:
 
 
 async def test_starting_a_process_only_registers_it(bench: Bench) -> None:
-    """A turn says what shall run; whoever runs processes does it, here nobody."""
+    """A turn only registers the process; workers run it, here none."""
     app = await bench.app(options=lash.WorkerOptions(processes=0))
     ran: list[str] = []
 

@@ -112,7 +112,7 @@ def test_what_is_declared_comes_back_as_it_was(value: object, declared: object) 
 
 
 def test_a_dataclass_without_equality_comes_back() -> None:
-    """A class that compares by identity is no reason to refuse its values."""
+    """Values of a class that compares by identity are accepted."""
     back = from_json(to_json(Identity("me"), Identity, "it"), Identity, "it")
     assert isinstance(back, Identity)
     assert back.name == "me"
@@ -145,13 +145,13 @@ def test_a_dataclass_without_equality_comes_back() -> None:
     ids=lambda each: type(each).__name__,
 )
 def test_anything_else_is_refused_at_once(value: object, declared: object) -> None:
-    """What would come back as something else, or not at all, is InvalidInput that says what it is about."""
+    """A value that would not round-trip raises InvalidInput, which names it."""
     with pytest.raises(InvalidInput, match="the thing"):
         to_json(value, declared, "the thing")
 
 
 def test_a_deep_value_is_refused() -> None:
-    """Nesting without end is InvalidInput, no RecursionError."""
+    """Endless nesting raises InvalidInput, not RecursionError."""
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -160,7 +160,7 @@ def test_a_deep_value_is_refused() -> None:
 
 
 def test_types_that_can_never_be_stored_are_known_before_anything_runs() -> None:
-    """A declared type without a JSON form is refused by itself, wherever in it the trouble is."""
+    """A declared type without a JSON form is refused, wherever in it the cause is."""
     refused: tuple[object, ...] = (Opaque, list[Opaque], Callable[[], int], dict[str, list[Opaque]])
     for declared in refused:
         with pytest.raises(InvalidInput, match="the type"):
@@ -183,7 +183,7 @@ def _half_known(_first: Fraction, second: Point) -> Trip:
 
 
 def test_declared_results_are_found() -> None:
-    """Through partial functions, behind awaitables, and where only another annotation of the function is unknown."""
+    """Found through partial functions and awaitables, and if only another annotation is unknown."""
     assert result_type(_later) is Trip
     assert result_type(_half_known) is Trip
     assert result_type(functools.partial(_half_known, second=Point(1))) is Trip
@@ -192,7 +192,7 @@ def test_declared_results_are_found() -> None:
 
 
 def test_arguments_take_part_in_the_identity_alike_in_every_run() -> None:
-    """Small arguments as they are, large ones by hash, others by type; sets in one order in every process."""
+    """Small arguments count by value, large ones by hash, others by type; sets have one order in every process."""
     large = describe(("x" * 5_000,), {}, limit=100)
     assert isinstance(large, dict)
     assert isinstance(args := large["args"], list)
@@ -239,7 +239,7 @@ async def plan_trip(ctx: Context, start: Point, pages: list[Page], colour: Colou
 
 
 async def test_typed_arguments_steps_and_results(world: World) -> None:
-    """Typed values go through a process, its steps, a pause and its result as what they are."""
+    """Typed values keep their types through a process, its steps, a pause and its result."""
     app = await world.app()
     process = app.process(plan_trip)
     handle = await app.start(process, Point(9), [Page(pageTitle="t", seen=_WHEN)], colour=Colour.BLUE)
@@ -251,7 +251,7 @@ async def test_typed_arguments_steps_and_results(world: World) -> None:
 
 
 async def test_arguments_that_do_not_fit_are_refused_at_the_start(world: World) -> None:
-    """Too many, too few, unknown, of another type, without a type: InvalidInput that names them, nothing registered."""
+    """Missing, unknown, ill-typed or untyped arguments raise InvalidInput with their names; nothing is registered."""
     app = await world.app()
     process: Any = app.process(plan_trip)
     for args, kwargs, said in (
@@ -289,7 +289,7 @@ async def untyped_result() -> object:
 
 
 async def test_a_step_whose_result_cannot_be_stored(world: World) -> None:
-    """Known from its type it does not even run; else nothing is recorded and the process ends with the reason."""
+    """If its type shows it, the step does not run; otherwise nothing is recorded and the process fails."""
     app = await world.app()
 
     @app.process
@@ -313,7 +313,7 @@ async def test_a_step_whose_result_cannot_be_stored(world: World) -> None:
 
 
 async def test_a_result_that_cannot_be_stored_ends_the_process(world: World) -> None:
-    """The process is failed with a code of its own, at once: running it again would do no good."""
+    """The process fails at once with a code of its own: another run would not help."""
     app = await world.app()
 
     @app.process
@@ -337,7 +337,7 @@ async def test_a_result_that_cannot_be_stored_ends_the_process(world: World) -> 
 
 
 async def test_stored_arguments_that_no_longer_fit_end_the_process(world: World) -> None:
-    """The process is failed with the reason rather than run again and again."""
+    """The process fails with the reason and is not run again."""
     app = await world.app()
 
     async def before(ctx: Context, name: str) -> None: ...

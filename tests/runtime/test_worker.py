@@ -1,4 +1,4 @@
-"""One worker: how much it does at once, how it keeps and loses leases, and what it hears while it is busy."""
+"""One worker: its limits, its leases, and what it reacts to while it is busy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REMOTE = LeaseOwner(
 
 
 class Statements(lash.Hook):
-    """Counts statements and remembers what was noted."""
+    """Counts statements and keeps the events that it receives."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -46,7 +46,7 @@ async def stage(backend_name: str, backend_url: str) -> AsyncIterator[Stage]:
 
 
 class Crowd:
-    """Counts how many are inside at once, and holds them there."""
+    """Counts how many callers are inside at once, and holds them there."""
 
     def __init__(self) -> None:
         self.inside = self.most = self.came = 0
@@ -61,7 +61,7 @@ class Crowd:
 
 
 async def test_limits_hold_and_nothing_is_left_out(backend_url: str) -> None:
-    """Never more turns and processes at once than the options say, and in the end all of them."""
+    """Never more turns and processes run at once than the options allow, and in the end all have run."""
     turns, runs = Crowd(), Crowd()
     app = lash.App(backend_url, options=lash.WorkerOptions(sessions=2, processes=3, poll_s=0.2))
 
@@ -87,7 +87,7 @@ async def test_limits_hold_and_nothing_is_left_out(backend_url: str) -> None:
 
 
 async def test_a_parent_at_the_limit_does_not_starve_its_children(backend_url: str) -> None:
-    """A process that waits for its children gives its place to them, however deep they start others."""
+    """A process that waits for its children frees its slot, at any depth."""
     app = lash.App(backend_url, options=lash.WorkerOptions(processes=1, poll_s=0.2))
 
     @app.process
@@ -103,7 +103,7 @@ async def test_a_parent_at_the_limit_does_not_starve_its_children(backend_url: s
 
 
 async def test_a_full_worker_hears_orders(backend_url: str) -> None:
-    """A turn and a process can be cancelled although their worker has no room for anything more."""
+    """A turn and a process can be cancelled although their worker has no free slot."""
     app = lash.App(backend_url, options=lash.WorkerOptions(sessions=1, processes=1, poll_s=0.2))
     turns, runs = Crowd(), Crowd()
 
@@ -131,7 +131,7 @@ async def test_a_full_worker_hears_orders(backend_url: str) -> None:
 
 
 async def test_sessions_that_always_have_work_leave_room_for_others(stage: Stage) -> None:
-    """Under more work than a worker can do, whoever waited for longest comes first, not whoever was created first."""
+    """Under more work than a worker can do, the session that waited longest comes first, not the oldest."""
     app = stage.app(options=lash.WorkerOptions(sessions=1))
     served: list[str] = []
 
@@ -150,7 +150,7 @@ async def test_sessions_that_always_have_work_leave_room_for_others(stage: Stage
 
 
 async def test_renewals_keep_long_work(stage: Stage) -> None:
-    """Work that takes longer than a lease keeps it: another worker finds nothing to do, and the turn is run once."""
+    """Work longer than its lease is renewed: another worker finds nothing, and the turn runs once."""
     if stage.backend == "memory":
         pytest.skip("another worker cannot see a storage in memory")
     crowd = Crowd()
@@ -181,7 +181,7 @@ async def test_renewals_keep_long_work(stage: Stage) -> None:
 
 
 async def test_what_a_remote_worker_held_is_free_when_its_lease_ends(stage: Stage) -> None:
-    """Of a worker on another machine nobody knows whether it lives: what it held waits for the end of the lease."""
+    """The death of a worker on another machine cannot be detected: its work waits for the lease to expire."""
     app = stage.app()
 
     @app.agent
@@ -208,7 +208,7 @@ async def test_what_a_remote_worker_held_is_free_when_its_lease_ends(stage: Stag
 
 
 async def test_drain_runs_what_timers_start(stage: Stage) -> None:
-    """A tick that is due starts its process, and the same drain runs it; ticks to come are left."""
+    """A due tick starts its process, and the same drain runs it; future ticks are left."""
     app = stage.app()
 
     @app.process
@@ -227,7 +227,7 @@ async def test_drain_runs_what_timers_start(stage: Stage) -> None:
 
 
 async def test_old_processes_are_removed_if_the_options_say_so(stage: Stage) -> None:
-    """A worker removes processes that ended long enough ago, and no others."""
+    """A worker prunes processes that ended long enough ago, and no others."""
     options = lash.WorkerOptions(maintenance_s=0.05, keep_ended_processes_s=100, poll_s=0.2)
     app = stage.app(worker=True, options=options)
 
@@ -250,7 +250,7 @@ async def test_old_processes_are_removed_if_the_options_say_so(stage: Stage) -> 
 
 
 async def test_an_unknown_definition_costs_no_busy_loop(backend_url: str) -> None:
-    """Work for code that this app does not have is left for others, noted, and looked at again only now and then."""
+    """Work for unknown code is left to others, noted, and checked again only now and then."""
     statements = Statements()
     sender = lash.App(backend_url, worker=True, hooks=[statements], options=lash.WorkerOptions(poll_s=1))
 
@@ -273,7 +273,7 @@ def _registration(app: lash.App, process: lash.ProcessDefinition[[], str]) -> la
 
 
 def test_refusals_back_off_and_are_forgotten() -> None:
-    """What is named and then refused is tried ever more rarely, up to a limit; one success and all is as before."""
+    """A listed and refused name is tried ever more rarely, up to a limit; one success resets that."""
     now = 0.0
     slots: Slots[str] = Slots(2, longest_pause_s=1.0, clock=lambda: now)
     pauses = []
@@ -282,7 +282,7 @@ def test_refusals_back_off_and_are_forgotten() -> None:
         slots.leave("a", in_vain=True)
         pauses.append(slots.next_try_s())
         assert not slots.take("a")
-        # One more than there are slots, since this one will be named in vain.
+        # One more than there are slots, because a poll will list this one too.
         assert slots.wanted() == 3
         now += pauses[-1]
     assert pauses == pytest.approx([0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0])
@@ -294,7 +294,7 @@ def test_refusals_back_off_and_are_forgotten() -> None:
 
 
 def test_slots_are_counted() -> None:
-    """No more are taken than there are, none twice, and a full worker looks for none."""
+    """Slots are not exceeded, none is taken twice, and a full worker polls for none."""
     slots: Slots[str] = Slots(2, longest_pause_s=1.0)
     assert [slots.take(name) for name in ("a", "a", "b", "c")] == [True, False, True, False]
     assert slots.is_full
@@ -304,7 +304,7 @@ def test_slots_are_counted() -> None:
 
 
 def test_what_has_ended_is_not_remembered() -> None:
-    """A process that ended does not come again, so no look has to be larger for its sake; others had their turn."""
+    """An ended process is forgotten, so polls need not be larger for it; others keep their rank."""
     slots: Slots[str] = Slots(2, longest_pause_s=1.0)
     for number in range(100):
         assert slots.take(f"ended-{number}")
@@ -316,7 +316,7 @@ def test_what_has_ended_is_not_remembered() -> None:
 
 
 def test_what_only_writes_down_how_it_went_keeps_no_slot() -> None:
-    """Another begins beside it, which is still known by its name; but never more than twice as many as there are."""
+    """A run that only records its outcome frees its slot; at most twice the limit run in all."""
     slots: Slots[str] = Slots(2, longest_pause_s=1.0)
     assert [slots.take(name) for name in ("a", "b", "c")] == [True, True, False]
     slots.mark_finishing("a")

@@ -1,4 +1,4 @@
-"""The command ``lash worker``: what it says when it is called wrongly."""
+"""The command ``lash worker``: its messages for wrong calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lash.cli.main import main
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with modules, from which the command is called."""
+    """A directory with modules, from which the command is called."""
     (tmp_path / "lash_test_shop.py").write_text(
         "import lash\nagents = lash.App('sqlite://')\nnumber = 7\nbad = lash.App('nonsense://x')\n"
     )
@@ -40,7 +40,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_wrong_target_is_told_from_a_missing_one(
     place: Path, capsys: pytest.CaptureFixture[str], target: str, complaint: str
 ) -> None:
-    """Whatever is wrong with the name is said in one line on the standard error, with exit code 2."""
+    """An error in the name is one line on standard error, with exit code 2."""
     assert main(["worker", target]) == 2
     written = capsys.readouterr()
     assert complaint in written.err
@@ -48,7 +48,7 @@ def test_a_wrong_target_is_told_from_a_missing_one(
 
 
 def test_a_storage_that_cannot_be_opened_is_an_error(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The app is fine and its storage is not: exit code 1, and the reason without a traceback."""
+    """A storage that cannot be opened ends with exit code 1 and the reason, without a traceback."""
     assert main(["worker", "lash_test_shop:bad"]) == 1
     complaint = capsys.readouterr().err
     assert "nonsense" in complaint
@@ -65,7 +65,7 @@ def test_wrong_numbers_are_refused(capsys: pytest.CaptureFixture[str], wrong: li
 
 
 def test_help_is_there_without_loading_anything() -> None:
-    """``python -m lash`` explains itself without asyncio, which would double the time it takes to start."""
+    """``python -m lash`` shows its help without importing asyncio, which would double its start time."""
     program = "import sys, lash.cli.main as m\ntry: m.main(['worker', '--help'])\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert "MODULE:APP" in done.stdout

@@ -1,4 +1,4 @@
-"""What workers cost while there is nothing to do, and while much is parked.
+"""The costs of workers while there is nothing to do, and while many processes are parked.
 
 ``LASH_PARKED=10000`` parks that many processes instead of some hundred.
 """
@@ -35,7 +35,7 @@ class Statements(lash.Hook):
 
 
 async def test_an_idle_worker_hardly_asks(backend_name: str, backend_url: str) -> None:
-    """On PostgreSQL an idle worker sends fewer than one statement a second; on SQLite it looks no more often."""
+    """On PostgreSQL an idle worker sends fewer than one statement a second; on SQLite it polls no more often."""
     statements = Statements()
     app = lash.App(backend_url, hooks=[statements])
 
@@ -44,7 +44,7 @@ async def test_an_idle_worker_hardly_asks(backend_name: str, backend_url: str) -
         return "ok"
 
     async with app:
-        # What was done before must not keep it awake.
+        # Earlier work must not keep it awake.
         assert await app.session("s").ask("x", timeout_s=60) == "ok"
         await asyncio.sleep(1)
         statements.counts.clear()
@@ -57,7 +57,7 @@ async def test_an_idle_worker_hardly_asks(backend_name: str, backend_url: str) -
 
 
 async def test_a_process_takes_few_statements(backend_name: str, backend_url: str) -> None:
-    """A process that its own application starts is begun without a look, reads nothing before, and is ended at once."""
+    """A process started by its own application starts without a poll or a read, and ends at once."""
     statements = Statements()
     app = lash.App(backend_url, hooks=[statements])
 
@@ -69,7 +69,7 @@ async def test_a_process_takes_few_statements(backend_name: str, backend_url: st
         return sum([await ctx.step("tool", tool, number) for number in range(10)])
 
     async with app:
-        # The first one prepares what later ones have.
+        # The first process fills the caches that later ones use.
         assert await (await app.start(process)).result(timeout_s=60) == 45
         statements.counts.clear()
         assert await (await app.start(process)).result(timeout_s=60) == 45
@@ -80,12 +80,12 @@ async def test_a_process_takes_few_statements(backend_name: str, backend_url: st
         assert (counts["process_insert"], counts["process_lease_acquire"]) == (1, 1)
     else:
         assert (counts["process_register_and_claim"], counts["process_lease_complete"]) == (1, 1)
-        # Beside them nothing, but for what is asked each second.
+        # No other statements, except the ones sent every second.
         assert counts.total() <= 12 + 2, counts
 
 
 async def test_a_backlog_is_done_though_nobody_gives_hints(backend_url: str) -> None:
-    """A worker with few slots goes on until nothing is left, also if it hears of nothing but its own ends."""
+    """A worker with few slots works until nothing is left, even if it gets no hints."""
     sender = lash.App(backend_url, worker=False)
     done: list[int] = []
 
@@ -104,7 +104,7 @@ async def test_a_backlog_is_done_though_nobody_gives_hints(backend_url: str) -> 
 
 
 async def test_parked_processes_cost_a_worker_nothing(backend_url: str, tmp_path: Path) -> None:
-    """All processes sleep at once: no lease, little memory, and each goes on when its time has come."""
+    """Many processes sleep: no lease, little memory, and each continues when it is due."""
     sleep_s = max(5, PARKED / 50)
     async with lash.App(backend_url, worker=False) as app:
         process = app.process(parked.function)

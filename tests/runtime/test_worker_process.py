@@ -1,4 +1,4 @@
-"""Workers as processes of their own: how they stop, how they are replaced, and what the slow ones may not do."""
+"""Workers as processes: how they stop, how they are replaced, and what slow ones cannot do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def workers(backend_url: str, tmp_path: Path) -> Iterator[Crew]:
 
 @pytest.fixture
 def sender(backend_url: str) -> lash.App:
-    """An app that only sends; it knows no agent, and needs none."""
+    """An app that only sends; it needs no agent."""
     return lash.App(backend_url, worker=False)
 
 
@@ -37,7 +37,7 @@ def sender(backend_url: str) -> lash.App:
 async def test_work_finishes_before_the_stop(
     workers: Crew, sender: lash.App, backend_url: str, number: signal.Signals
 ) -> None:
-    """A worker that is told to stop finishes the turn that it runs, begins no other, and says that all is well."""
+    """A stopping worker finishes its running turn, starts no other, and exits with 0."""
     async with sender:
         worker = workers.hire()
         await sender.session("s").send("hold a", key="1")
@@ -89,13 +89,13 @@ async def test_what_hears_nothing_is_left_behind(workers: Crew, sender: lash.App
 
 
 async def test_a_second_signal_ends_at_once(workers: Crew, sender: lash.App) -> None:
-    """Whoever asks twice is not kept waiting for the grace time; the next worker goes on."""
+    """A second signal skips the grace time; the next worker continues."""
     async with sender:
         worker = workers.hire(grace=600)
         await sender.session("s").send("hold a", key="1")
         await workers.began("a")
         worker.send_signal(signal.SIGTERM)
-        # Two signals that come at once are one to the system.
+        # The kernel merges two signals that arrive together.
         await until(lambda: "stopping" in workers.log(worker))
         worker.send_signal(signal.SIGTERM)
         assert await workers.ended(worker) == -signal.SIGTERM
@@ -106,7 +106,7 @@ async def test_a_second_signal_ends_at_once(workers: Crew, sender: lash.App) -> 
 
 
 async def test_a_killed_neighbour_is_replaced_at_once(workers: Crew, sender: lash.App) -> None:
-    """Another worker of the machine takes over what a killed one held, long before its lease runs out."""
+    """Another worker on the machine takes over the work of a killed one, long before its lease expires."""
     async with sender:
         doomed = workers.hire(ttl=3_600)
         await sender.session("s").send("hold a", key="1")
@@ -121,7 +121,7 @@ async def test_a_killed_neighbour_is_replaced_at_once(workers: Crew, sender: las
 async def test_a_worker_that_was_stopped_and_wakes_changes_nothing(
     workers: Crew, sender: lash.App, backend_url: str
 ) -> None:
-    """Whoever slept through its lease finds it taken: it writes nothing, and goes on with other work."""
+    """A worker that slept through its lease finds it taken: it writes nothing, and continues with other work."""
     async with sender:
         sleeper = workers.hire(ttl=2, poll=0.2)
         await sender.session("s").send("hold a", key="1")
@@ -142,7 +142,7 @@ async def test_a_worker_that_was_stopped_and_wakes_changes_nothing(
 
 
 async def test_a_handler_that_blocks_the_loop_is_noted_and_does_no_harm(workers: Crew, sender: lash.App) -> None:
-    """A blocked loop cannot renew: somebody else goes on, the blocked run changes nothing, and its log says why."""
+    """A blocked loop cannot renew: another worker continues, the blocked run writes nothing, and its log says why."""
     async with sender:
         blocked = workers.hire(ttl=2, poll=0.2)
         await sender.session("s").send("block a", key="1")

@@ -1,4 +1,4 @@
-"""A worker in trouble: what goes wrong in one place leaves the others alone."""
+"""A worker in trouble: a failure in one place does not affect the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.runtime.worker_kit import PATIENCE_S, until
 
 
 class Notes(lash.Hook):
-    """Remembers what was noted."""
+    """Keeps the events that it receives."""
 
     def __init__(self) -> None:
         self.troubles: list[str] = []
@@ -29,7 +29,7 @@ class Notes(lash.Hook):
 async def test_a_timer_that_cannot_be_fired_keeps_no_message_back(
     backend_name: str, backend_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Turns and processes go on while what is due by the clock fails again and again, and somebody hears of it."""
+    """Turns and processes continue while timers fail repeatedly, and hooks are notified."""
     notes = Notes()
 
     async def refuse(*, limit: int = 100) -> tuple[Fired, ...]:
@@ -40,7 +40,7 @@ async def test_a_timer_that_cannot_be_fired_keeps_no_message_back(
 
         @app.agent
         async def answering(turn: lash.Turn) -> str:
-            return f"heard {turn.text}"
+            return f"received {turn.text}"
 
         @app.process
         async def ticking(ctx: lash.Context) -> str:
@@ -51,13 +51,13 @@ async def test_a_timer_that_cannot_be_fired_keeps_no_message_back(
             monkeypatch.setattr(app.storage.schedules, "fire_due", refuse)
             await stage.clock.advance(3_600_000)
             await until(lambda: len(notes.troubles) >= 2)
-            assert await app.session("s").ask("one", timeout_s=PATIENCE_S) == "heard one"
+            assert await app.session("s").ask("one", timeout_s=PATIENCE_S) == "received one"
             assert await (await app.start(ticking)).result(timeout_s=PATIENCE_S) == "ran"
     assert set(notes.troubles) == {"StoreUnavailable: the schedules cannot be read"}
 
 
 async def test_a_renewal_that_hangs_costs_no_other_its_lease(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All leases are renewed at once, and the one that cannot be renewed in time is given up."""
+    """All leases are renewed concurrently, and one that cannot be renewed in time is given up."""
     app = lash.App(backend_url, options=lash.WorkerOptions(lease_ttl_s=1.5))
     renewed: Counter[str] = Counter()
     gate = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a worker tidies up, and what it must leave."""
+"""What the maintenance of a worker removes, and what it must keep."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _uncommitted(app: lash.App) -> list[str]:
 
 
 async def test_an_attachment_stays_as_long_as_its_turn_may_commit_it(stage: Stage) -> None:
-    """The input of a failed turn may be tried again as long as it is queued or a dead letter; then its files go."""
+    """Attachments of a failed turn stay while its input is queued or a dead letter; then they are swept."""
     app = stage.app()
 
     @app.agent(retry=lash.Retry(max_attempts=1))
@@ -50,7 +50,7 @@ async def test_an_attachment_stays_as_long_as_its_turn_may_commit_it(stage: Stag
 
 
 async def test_an_attachment_stays_as_long_as_its_process_runs(stage: Stage) -> None:
-    """Files of a process that runs are left alone, those of one that ended or never was are removed after a day."""
+    """Attachments of a running process stay; those of an ended or unknown one are swept after a day."""
     app = stage.app()
 
     @app.process
@@ -61,13 +61,13 @@ async def test_an_attachment_stays_as_long_as_its_process_runs(stage: Stage) -> 
         await app.session("s").send("x", key="1")
         handle = await app.start(waiting)
         attachments = app.storage.attachments
-        for label, process_id in (("running", handle.process_id), ("unknown", "nobody")):
+        for label, process_id in (("running", handle.process_id), ("unknown", "unknown")):
             owner = AttachmentOwner(kind=OwnerKind.PROCESS, id=process_id)
             await attachments.put("s", label.encode(), "text/plain", owner=owner, label=label)
-        await attachments.put("s", b"nobody's", "text/plain", label="nobody's")
+        await attachments.put("s", b"ownerless", "text/plain", label="ownerless")
         await stage.clock.advance(DAY_MS - 1)
         await maintain(app._require())
-        assert await _uncommitted(app) == ["nobody's", "running", "unknown"]
+        assert await _uncommitted(app) == ["ownerless", "running", "unknown"]
 
         await stage.clock.advance(2)
         await maintain(app._require())
@@ -80,7 +80,7 @@ async def test_an_attachment_stays_as_long_as_its_process_runs(stage: Stage) -> 
 
 
 async def test_an_attachment_stays_as_long_as_a_message_names_it(stage: Stage) -> None:
-    """What was put for a message that is due only much later, or that died, is there when its turn comes."""
+    """Attachments of a message that is due much later, or that died, are there when its turn runs."""
     app = stage.app()
 
     @app.agent(retry=lash.Retry(max_attempts=1))
@@ -93,7 +93,7 @@ async def test_an_attachment_stays_as_long_as_a_message_names_it(stage: Stage) -
         session = app.session("s")
         await app.storage.sessions.create("s")
         late = await app.storage.attachments.put("s", b"late", "text/plain", label="late")
-        await app.storage.attachments.put("s", b"nobody's", "text/plain", label="nobody's")
+        await app.storage.attachments.put("s", b"ownerless", "text/plain", label="ownerless")
         due = datetime.fromtimestamp(stage.clock.now_ms() / 1_000 + 3 * 24 * 3_600, tz=UTC)
         await session.send("read it", key="1", attachments=[late], at=due)
         await stage.clock.advance(DAY_MS + 1)
@@ -106,7 +106,7 @@ async def test_an_attachment_stays_as_long_as_a_message_names_it(stage: Stage) -
 
 
 async def test_files_of_many_dead_letters_stay(stage: Stage) -> None:
-    """However many dead letters there are, each keeps what its turn had attached."""
+    """However many dead letters there are, each keeps the attachments of its turn."""
     app = stage.app()
 
     @app.agent(retry=lash.Retry(max_attempts=1))

@@ -20,7 +20,7 @@ from tests.contract.harnesses import PostgresHarness
 
 
 class Notes(Hook):
-    """Keeps every moment that it hears of."""
+    """Keeps every event that it receives."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, dict[str, Any]]] = []
@@ -49,7 +49,7 @@ class Bench:
         return self.backend != "memory"
 
     async def app(self, *, worker: bool = False, **options: Any) -> App:  # noqa: ANN401 (what App takes)
-        """Return an application that is open, without a worker: the test drains it."""
+        """Return an open application without a worker: the test drains it."""
         if self._postgres is not None:
             await self._postgres.open()
         options.setdefault("hooks", (self.notes,))
@@ -74,7 +74,7 @@ async def take_session(storage: Storage, session_id: str, *, ttl_ms: int = 60_00
 
 
 def texts(messages: list[Message]) -> list[tuple[str, str]]:
-    """Return who said what."""
+    """Return the author and text of each message."""
     return [(message.role.value, text_of(message)) for message in messages]
 
 

@@ -1,8 +1,8 @@
 """The application that real workers run in the tests: ``lash worker tests.runtime.worker_app:app``.
 
-Where its storage and its files lie is told by the environment. A message is an order: ``say TEXT``, ``hold NAME`` (wait
-until the file ``NAME.go`` is there), ``block NAME`` (the same, but the first attempt blocks the event loop) or ``deaf
-NAME`` (the same, but deaf to cancellation).
+Environment variables name its storage and the directory of its files. A message is a command:
+``say TEXT``, ``hold NAME`` (wait until the file ``NAME.go`` exists), ``block NAME`` (like hold, but the first attempt
+blocks the event loop) or ``deaf NAME`` (like hold, but ignores cancellation).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def noted(name: str) -> str:
 
 
 async def gate(name: str) -> str:
-    """Wait until somebody opens the gate."""
+    """Wait until the test opens the gate."""
     note(f"{name}.began")
     while not (FOLDER / f"{name}.go").exists():  # noqa: ASYNC110 (another process opens it)
         await asyncio.sleep(0.01)
@@ -50,7 +50,7 @@ async def gate(name: str) -> str:
 
 
 async def blocking_gate(name: str) -> str:
-    """Wait like that, with a loop that can do nothing else."""
+    """Wait at the gate and block the event loop."""
     note(f"{name}.began")
     while not (FOLDER / f"{name}.go").exists():
         time.sleep(0.01)  # noqa: ASYNC251 (that is the point)
@@ -58,7 +58,7 @@ async def blocking_gate(name: str) -> str:
 
 
 async def deaf_gate(name: str) -> str:
-    """Wait like the first, whoever says that it should stop."""
+    """Wait at the gate and ignore cancellation."""
     while True:
         with contextlib.suppress(asyncio.CancelledError):
             return await gate(name)
@@ -91,7 +91,7 @@ async def chain(ctx: lash.Context, length: int, pause_s: float) -> list[str]:
 
 @app.process
 async def parked(ctx: lash.Context, seconds: float) -> float:
-    """Sleep once, and say how late it got up."""
+    """Sleep once, and return how late the sleep ended."""
     asleep = await ctx.now()
     await ctx.sleep(seconds)
     return (await ctx.now()).timestamp() - asleep.timestamp() - seconds
@@ -99,7 +99,7 @@ async def parked(ctx: lash.Context, seconds: float) -> float:
 
 @app.process
 async def moody(ctx: lash.Context, name: str, mood: str) -> str:
-    """Wait at a gate, outside of any step; then the first run raises, if that is its mood, and all others return."""
+    """Wait at a gate, outside of any step; then the first run raises if it is asked to, and all others return."""
     is_first = not (FOLDER / f"{name}.began").exists()
     await gate(name)
     if is_first and mood == "raise":

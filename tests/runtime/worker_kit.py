@@ -14,62 +14,62 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE_S: Final = 60
-"""How long a test waits for what must happen; a busy machine takes its time."""
+"""How long a test waits for an event; a busy machine is slow."""
 
 
 class Crew:
-    """Workers on one storage, each in a process of its own, and the folder of their files."""
+    """Workers on one storage, each in a process of its own, and the directory of their files."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, directory: Path) -> None:
         self._url = url
-        self.folder = folder
+        self.directory = directory
         self.workers: list[subprocess.Popen[bytes]] = []
 
     def hire(self, **settings: float) -> subprocess.Popen[bytes]:
         """Start a worker; ``ttl``, ``grace`` and ``poll`` are in seconds."""
         environment = os.environ | {
             "LASH_TEST_URL": self._url,
-            "LASH_TEST_FOLDER": str(self.folder),
+            "LASH_TEST_FOLDER": str(self.directory),
             **{f"LASH_TEST_{name.upper()}": str(value) for name, value in settings.items()},
         }
         command = [sys.executable, "-m", "lash", "worker", "tests.runtime.worker_app:app"]
-        with (self.folder / f"worker{len(self.workers)}.log").open("wb") as log:
+        with (self.directory / f"worker{len(self.workers)}.log").open("wb") as log:
             worker = subprocess.Popen(command, stderr=log, cwd=ROOT, env=environment)
         self.workers.append(worker)
         return worker
 
     def log(self, worker: subprocess.Popen[bytes]) -> str:
         """Return what a worker wrote to its standard error."""
-        return (self.folder / f"worker{self.workers.index(worker)}.log").read_text()
+        return (self.directory / f"worker{self.workers.index(worker)}.log").read_text()
 
     def open_gate(self, name: str) -> None:
-        (self.folder / f"{name}.go").touch()
+        (self.directory / f"{name}.go").touch()
 
     def lines(self, name: str) -> list[str]:
-        """Return who added to a file, in order."""
-        path = self.folder / name
+        """Return the writers of a file's lines, in order."""
+        path = self.directory / name
         return path.read_text().split() if path.exists() else []
 
     async def began(self, name: str, times: int = 1) -> None:
-        """Wait until somebody stands at the gate."""
+        """Wait until a run is at the gate."""
         await until(lambda: len(self.lines(f"{name}.began")) >= times)
 
     async def ready(self, worker: subprocess.Popen[bytes]) -> None:
-        """Wait until a worker works."""
+        """Wait until a worker is ready."""
         await until(lambda: worker.poll() is not None or "working" in self.log(worker))
         assert worker.poll() is None, self.log(worker)
 
     async def ended(self, worker: subprocess.Popen[bytes]) -> int:
-        """Wait for the end of a worker and return its exit code."""
+        """Wait until a worker exits and return its exit code."""
         await until(lambda: worker.poll() is not None)
         code: int = worker.returncode
         return code
 
 
 @contextmanager
-def crew(url: str, folder: Path) -> Iterator[Crew]:
-    """Give workers, none of which outlives the test."""
-    hired = Crew(url, folder)
+def crew(url: str, directory: Path) -> Iterator[Crew]:
+    """Yield workers, none of which outlives the test."""
+    hired = Crew(url, directory)
     try:
         yield hired
     finally:
@@ -81,7 +81,7 @@ def crew(url: str, folder: Path) -> Iterator[Crew]:
 
 
 async def until(is_so: Callable[[], bool] | Callable[[], Awaitable[bool]], patience_s: float = PATIENCE_S) -> None:
-    """Wait until something is so, looking from time to time."""
+    """Poll until a condition holds."""
     async with asyncio.timeout(patience_s):
         while True:
             answer = is_so()

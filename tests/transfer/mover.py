@@ -1,8 +1,8 @@
-"""A process that moves sessions and is killed at it.
+"""A process that moves sessions and is killed meanwhile.
 
 ``python -m tests.transfer.mover copy SOURCE_URL TARGET_URL STATEMENT``, the same with ``move``, and ``… import PATH
-TARGET_URL STATEMENT`` kill themselves before that statement on the target, and print a line if they live to hear of
-their success.
+TARGET_URL STATEMENT`` kill themselves before that statement on the target, and print a line if they finish
+first.
 """
 
 from __future__ import annotations

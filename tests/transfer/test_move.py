@@ -83,7 +83,7 @@ async def everything(storage: Storage) -> Made:
     await storage.effects.open_group(scope, "group", size=2)
     await storage.effects.record(lease.fence, effect("member", scope=scope, group="group"), 1)
     process_lease(await storage.process_leases.claim("process of lived in", owner("worker"), ttl_ms=60_000))
-    key = await storage.waits.key(scope, CustomIdentity(key="for ever"))
+    key = await storage.waits.key(scope, CustomIdentity(key="open"))
     await storage.waits.open(key)
     return Made(lease=lease, key=key, report=report)
 
@@ -174,7 +174,7 @@ async def test_a_moved_storage_works(tmp_path: Path, postgres_schema_url: str, *
         lease = acquired(await storage.leases.claim("lived in", owner("new"), ttl_ms=60_000))
         assert lease.fence.fencing == made.lease.fence.fencing + 1
         claim = claimed(await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=60_000))
-        assert texts(claim.batches) == ["dead"]  # which the source's worker held
+        assert texts(claim.batches) == ["dead"]  # The worker of the source held it.
         committed = await storage.session("lived in").commit(
             commit(1, *chain("c", after="b"), session_id="lived in", fence=lease.fence)
         )
@@ -184,7 +184,7 @@ async def test_a_moved_storage_works(tmp_path: Path, postgres_schema_url: str, *
         run = process_lease(await storage.process_leases.claim("process of lived in", owner("new"), ttl_ms=60_000))
         assert run.fence.fencing == 2
         await storage.events.append("process of lived in", news("later", key="later"))
-        # In the source it sent news and was begun; here it was begun again and sends more.
+        # In the source it was started and sent news; here it is started again and sends more.
         assert (await stored(was, "process of lived in")).last_sequence == 2
         assert (await stored(storage, "process of lived in")).last_sequence == 4
         assert {"hourly", "schedule"} <= {fired.key for fired in await storage.schedules.fire_due()}

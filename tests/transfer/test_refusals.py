@@ -109,7 +109,7 @@ async def test_an_unknown_session_writes_no_file() -> None:
     async with opened("sqlite://") as (storage,):
         stream = io.BytesIO()
         with pytest.raises(SessionNotFound):
-            await export_session(storage, "nobody", stream)
+            await export_session(storage, "unknown", stream)
         assert stream.getvalue() == b""
 
 
