@@ -276,7 +276,7 @@ def decode_record(row: EffectRow, scope: ExecutionScope) -> EffectRecord:
 
 
 def decode_group(scope: ExecutionScope, group_key: str, group: GroupRow, finished: list[str]) -> EffectGroup:
-    """Return the group that a row stores; `settled` are its finished effects by rank."""
+    """Return the group that a row stores; ``finished`` has the keys of its finished effects, by rank."""
     counted, found = group.settled, len(finished)
     if found != counted:
         raise CorruptData(f"group {group_key!r} of {scope_id(scope)} counts {counted} finished effects and has {found}")
