@@ -63,7 +63,7 @@ class SessionWaiter(Protocol):
         """Watch a session from here on for anything that an observer sees."""
         ...
 
-    async def read(self, session_id: str, place: ObserveCursor | None) -> ActivityPage:
+    async def read(self, session_id: str, cursor: ObserveCursor | None) -> ActivityPage:
         """Read a session's activity; see `lash.stores.activity.ActivityStore.read`."""
         ...
 
