@@ -1,4 +1,4 @@
-"""A storage with rows in every table, and everything that somebody may ask it for."""
+"""A storage with rows in every table, and every call that reads or changes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TTL_MS: Final = 60_000
 
 
 class Known(msgspec.Struct, frozen=True):
-    """Names that the storage chose."""
+    """Ids that the storage chose."""
 
     batch: str
     wait_key: str
@@ -43,7 +43,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 async def fill_everything(storage: Storage) -> Known:
-    """Fill an empty storage with sessions, work, processes, triggers, waits, effects, files and what they leave."""
+    """Fill an empty storage with sessions, work, processes, triggers, waits, effects, files and their remains."""
     seeded = await fill(storage)
     await rich_session(storage, video=b"\xff" + b"frame" * 2_000)
     await storage.sessions.fork("s", "fork")
@@ -73,7 +73,7 @@ async def fill_everything(storage: Storage) -> Known:
 
 
 def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
-    """Return everything that reads, by name."""
+    """Return all calls that read, by name."""
     for session_id in ("s", "support-42", "fork", "gone"):
         session = storage.session(session_id)
         yield f"head {session_id}", session.head
@@ -124,7 +124,7 @@ def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
 
 
 def demands(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
-    """Return a selection of what writes, by name; each reads rows before it writes."""
+    """Return some calls that write, by name; each reads rows before it writes."""
     hall = owner("hall")
     yield "commit", lambda: storage.session("s").commit(commit(2, node("new", "c"), turn_id="new"))
     yield "fork", lambda: storage.sessions.fork("s", "fork-2")

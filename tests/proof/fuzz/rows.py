@@ -1,4 +1,4 @@
-"""Rows written past lash, by somebody who may write to the database and means no good."""
+"""Rows written past lash, by an attacker who can write to the database."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Column(NamedTuple):
 
 
 class Fortress(Protocol):
-    """A storage that is full, can be damaged by hand, and is whole again afterwards."""
+    """A full storage that can be damaged by hand, and is restored afterwards."""
 
     known: Known
     columns: list[Column]
 
     def damaged(self, column: Column, value: object) -> contextlib.AbstractAsyncContextManager[Storage | None]:
-        """Write the value into the column and open the storage; None if the database refused it."""
+        """Write the value into the column and open the storage; None if the database refused the value."""
         ...
 
 
@@ -61,7 +61,7 @@ def hostile(column: Column) -> st.SearchStrategy[object]:
 
 
 def _twisted(sample: object) -> st.SearchStrategy[str]:
-    """Return the stored JSON with something else somewhere in it."""
+    """Return the stored JSON with one part of it replaced."""
     try:
         value = json.loads(sample) if isinstance(sample, str) else None
     except ValueError:
@@ -74,7 +74,7 @@ def _twisted(sample: object) -> st.SearchStrategy[str]:
 
 
 async def interrogate(fortress: Fortress, column: Column, value: object) -> bool:
-    """Ask and demand everything of a damaged storage; only errors of lash may come, and soon. False if refused."""
+    """Make every call on a damaged storage; only lash errors may occur, and soon. False if the value was refused."""
     async with fortress.damaged(column, value) as storage:
         if storage is None:
             return False
@@ -83,7 +83,7 @@ async def interrogate(fortress: Fortress, column: Column, value: object) -> bool
                 try:
                     async with asyncio.timeout(_SECONDS):
                         outcome = await lash_only_from(call())
-                    # The questions are sound, so no answer may tell the caller to mend them.
+                    # The arguments are valid, so no error may ask the caller to correct them.
                     assert group is demands or not isinstance(outcome, lash.InvalidInput | lash.ConfigError), outcome
                 except Exception as error:
                     error.add_note(f"{name}, with {value!r:.200} in {column.table}.{column.name}")
@@ -120,7 +120,7 @@ class SQLiteFortress:
 def _write_sqlite(connection: apsw.Connection, column: Column, value: object) -> bool:
     connection.pragma("foreign_keys", False)
     connection.pragma("ignore_check_constraints", True)
-    # Bytes in a column of text are text that is no UTF-8.
+    # Bytes in a text column are text that is not UTF-8.
     new = "CAST(? AS TEXT)" if column.kind == "text" and isinstance(value, bytes) else "?"
     try:
         given: Any = value.encode(errors="surrogatepass") if isinstance(value, str) else value
@@ -175,7 +175,7 @@ class PostgresFortress:
         return found
 
     async def _write(self, column: Column, value: object) -> bool:
-        """Write the value, foreign keys or not; True if the server refused it."""
+        """Write the value, with foreign keys off; True if the server refused it."""
         connection = await asyncpg.connect(self._server)
         try:
             await connection.execute("SET session_replication_role = replica")

@@ -1,4 +1,4 @@
-"""Whatever stands in a row: who asks gets an answer or an error of lash, soon, and never anything else."""
+"""Whatever a row contains, a caller gets a result or a lash error, and soon."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def postgres_fortress(postgres_server: PostgresServer) -> Iterator[Fortress]:
 def test_a_hostile_row_in_sqlite_raises_in_our_words(
     data: st.DataObject, sqlite_fortress: Fortress, backend_name: str
 ) -> None:
-    """Checks and foreign keys of the tables are switched off first, as somebody with the file can."""
+    """Checks and foreign keys of the tables are switched off first, as an attacker with the file can do."""
     attack(data, sqlite_fortress)
 
 
@@ -49,7 +49,7 @@ def test_a_hostile_row_in_postgresql_raises_in_our_words(
 
 
 def attack(data: st.DataObject, fortress: Fortress) -> None:
-    """Damage one column and see what comes of it."""
+    """Damage one column and make every call."""
     column = data.draw(st.sampled_from(fortress.columns))
     value = data.draw(hostile(column))
     asyncio.run(interrogate(fortress, column, value))

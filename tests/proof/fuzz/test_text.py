@@ -1,4 +1,4 @@
-"""Whatever text somebody hands in: it is understood, or an error of lash says what is wrong with it."""
+"""Any text argument is accepted, or a lash error says what is wrong with it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ cron_lines = st.one_of(texts, st.lists(fields, min_size=4, max_size=7).map(" ".j
 @fuzzed
 @given(url=urls)
 async def test_a_url_is_a_storage_or_refused(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is opened here: only what a file is called and how a server is reached are found out."""
+    """Nothing is opened: only the file name or the server address is parsed."""
     monkeypatch.chdir(tmp_path)
     asked: list[object] = []
 
@@ -115,7 +115,7 @@ async def test_a_url_is_a_storage_or_refused(url: str, tmp_path: Path, monkeypat
 @fuzzed
 @given(rest=st.lists(url_parts, max_size=6).map("".join) | texts)
 async def test_a_file_that_cannot_be_is_refused(rest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The path itself reaches the operating system: what that cannot name is an error of lash, too."""
+    """The path reaches the operating system; one that it cannot name raises a lash error."""
     monkeypatch.chdir(tmp_path)
     storage = await lash_only_from(open_storage(f"sqlite:///{tmp_path}/x{rest.replace('../', '')}"))
     if not isinstance(storage, lash.LashError):
@@ -125,7 +125,7 @@ async def test_a_file_that_cannot_be_is_refused(rest: str, tmp_path: Path, monke
 @fuzzed
 @given(url=urls, text=texts)
 def test_a_url_is_shown_without_its_secrets_whatever_it_looks_like(url: str, text: str) -> None:
-    """Hiding never fails: it is what error messages go through."""
+    """Redaction never fails: all error messages go through it."""
     assert isinstance(redacted(url), str)
     assert isinstance(scrub(text + url, url), str)
     if "://" in url and "[" not in url and "]" not in url:
@@ -137,7 +137,7 @@ def test_a_url_is_shown_without_its_secrets_whatever_it_looks_like(url: str, tex
 @fuzzed
 @given(cursor=cursors)
 def test_a_cursor_is_a_place_or_refused(name: str, cursor: str) -> None:
-    """A cursor comes back from clients, so it may be anything."""
+    """A cursor comes from clients, so it may be any text."""
     outcome = lash_only(CURSORS[name], cursor)
     assert not isinstance(outcome, lash.LashError) or isinstance(outcome, lash.InvalidInput)
 
@@ -145,12 +145,12 @@ def test_a_cursor_is_a_place_or_refused(name: str, cursor: str) -> None:
 @fuzzed
 @given(text=texts)
 def test_a_key_that_was_not_given_out_is_none(text: str) -> None:
-    """Only the very text that was signed is a key; all others are refused alike."""
+    """Only the exact text that was signed is a key; all others are refused alike."""
     assert verify_key(SECRET, text) is None
 
 
 def test_a_key_with_one_other_letter_is_none() -> None:
-    """Whatever letter of it is changed: of what it says, or of its signature."""
+    """Any changed character is refused, in the content or in the signature."""
     assert verify_key(SECRET, GENUINE) is not None
     changed = {GENUINE[:place] + letter + GENUINE[place + 1 :] for place in range(len(GENUINE)) for letter in "AB-_.= "}
     assert [text for text in changed - {GENUINE} if verify_key(SECRET, text) is not None] == []
@@ -161,7 +161,7 @@ def test_a_key_with_one_other_letter_is_none() -> None:
     cron=cron_lines, zone=texts | st.sampled_from(["UTC", "Europe/Berlin", "../passwd", "/etc/passwd", "Etc/../UTC"])
 )
 def test_a_cron_line_ticks_or_is_refused(cron: str, zone: str) -> None:
-    """What is accepted has a next tick, at the beginning and at the end of time."""
+    """An accepted line has a next tick, at the beginning and at the end of time."""
     if isinstance(lash_only(check_cron, cron, zone), lash.LashError):
         return
     for moment_ms in (0, 2**62, 253_402_300_799_000):
@@ -172,7 +172,7 @@ def test_a_cron_line_ticks_or_is_refused(cron: str, zone: str) -> None:
 @fuzzed
 @given(text=st.sampled_from(HOSTILE_JSON) | texts)
 def test_an_argument_of_the_command_is_json_or_refused(text: str) -> None:
-    """The command says in one line that it is no JSON."""
+    """The command prints one line: expected JSON."""
     if text == "-":
         return
     try:
@@ -187,7 +187,7 @@ def test_an_argument_of_the_command_is_json_or_refused(text: str) -> None:
 @fuzzed
 @given(text=texts, at_ms=st.integers(-(2**63), 2**63 - 1))
 def test_what_is_stored_can_always_be_shown(text: str, at_ms: int) -> None:
-    """No text moves the cursor of a terminal, and every moment that a column can hold is written somehow."""
+    """No text moves the cursor of a terminal, and every timestamp that a column can hold is printed."""
     assert not set(clean(text)) & set(map(chr, range(32))) - {"\t"}
     assert moment(at_ms)
 
@@ -204,7 +204,7 @@ def read_as_anything(text: bytes) -> None:
 
 @pytest.mark.parametrize("around", ["{}", '{{"value":{}}}', '{{"type":"turn","session_id":{}}}', '{{"payload":[{}]}}'])
 def test_hostile_text_of_a_shape_is_read_or_damage(around: str) -> None:
-    """Each hostile text, by itself and where any JSON may stand."""
+    """Each hostile text, alone and wherever JSON is allowed."""
     for text in HOSTILE_JSON:
         read_as_anything(around.format(text).encode(errors="surrogatepass"))
 

@@ -1,4 +1,4 @@
-"""Whatever value somebody hands in: it is stored and read back the same, or refused before anything is written."""
+"""Any value is stored and read back unchanged, or refused before anything is written."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ plain = st.recursive(
 @fuzzed
 @given(selector=selectors, payload=anything)
 def test_a_selector_takes_out_or_is_refused(selector: Selector, payload: object) -> None:
-    """Neither a wrong pointer nor an odd payload leads anywhere but into an error of lash."""
+    """A wrong pointer or an odd payload raises a lash error, and nothing else."""
     for path in (getattr(selector, "path", None), getattr(selector, "template", None)):
         lash_only(check_pointer, path)
     if (
@@ -91,7 +91,7 @@ def test_a_selector_takes_out_or_is_refused(selector: Selector, payload: object)
 @fuzzed
 @given(schema=schemas, payload=plain)
 def test_a_schema_checks_or_is_refused(schema: dict[str, object], payload: object) -> None:
-    """References go nowhere outside, patterns end, and what cannot be a schema is said to be none."""
+    """References are not followed outside, patterns end, and an invalid schema is refused as such."""
     if not _is_plain(schema):
         return
     if not isinstance(lash_only(check_schema, "schema", schema), lash.LashError):
@@ -99,7 +99,7 @@ def test_a_schema_checks_or_is_refused(schema: dict[str, object], payload: objec
 
 
 def _is_plain(value: object) -> bool:
-    """Say whether lash would store the value: only such a one gets as far as the plans."""
+    """Return whether lash would store the value: only such a value reaches the plans."""
     from lash.base.codec import encode
 
     return not isinstance(lash_only(encode, value, type(value), "value"), lash.LashError)
@@ -123,14 +123,14 @@ def writers(storage: Storage, value: object) -> Iterator[tuple[str, Callable[[],
 @given(value=anything)
 @pytest.mark.parametrize("backend_name", ["memory"], indirect=True)
 def test_a_value_is_stored_as_it_is_or_refused(value: object, backend_name: str) -> None:
-    """Through the front door, on a storage in memory; the event is read back as it was given."""
+    """Through the public API, on a storage in memory; the event is read back unchanged."""
     asyncio.run(_store(value))
 
 
 @pytest.mark.parametrize("depth", [99, 100, 101, 900, 5_000, 100_000])
 @pytest.mark.parametrize("backend_name", ["memory"], indirect=True)
 def test_no_depth_of_nesting_breaks_anything(depth: int, backend_name: str) -> None:
-    """Deep values are refused where they enter, before any library walks into them."""
+    """Deep values are refused on entry, before any library descends into them."""
     asyncio.run(_store(nested(depth)))
 
 

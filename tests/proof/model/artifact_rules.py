@@ -1,4 +1,4 @@
-"""Rules about artifacts. Their model is a dictionary, and what each storage may still remember."""
+"""Rules about artifacts. Their model is a dictionary, and what each storage may still cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY_MS: Final = 86_400_000
 
 
 class ArtifactRules(SessionLife):
-    """Put, get, list, delete, and environments, which go when nobody has put them for a day."""
+    """Put, get, list, delete, and environments, which are removed a day after their last put."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -86,7 +86,7 @@ class ArtifactRules(SessionLife):
         self._remembered = [set() for _ in range(HANDS)]
 
     def _content(self, name: str) -> bytes:
-        """Return bytes that no earlier example has stored, which a storage might remember."""
+        """Return bytes that no earlier example has stored, which a storage might cache."""
         return f"{name} {self.world.example}".encode() * 100
 
     def _put(self, namespace: str, content: bytes) -> ArtifactRef:

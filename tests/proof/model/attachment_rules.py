@@ -21,14 +21,14 @@ CONTENTS: Final = {"a": b"a", "b": b"bb", "c": b"c" * 5_000}
 IDS: Final = {name: hashlib.sha256(content).hexdigest() for name, content in CONTENTS.items()}
 contents: Final = st.sampled_from(tuple(CONTENTS))
 OWNERS_OF: Final = {
-    "nobody": None,
+    "no owner": None,
     **{each: AttachmentOwner(kind=OwnerKind.TURN, id=each) for each in (ALIVE, GONE, UNKNOWN)},
 }
 ages: Final = st.sampled_from((0, 0, 500, 5_000))
 
 
 class AttachmentRules(SessionRules):
-    """Everything that can be done with attachments."""
+    """All operations on attachments."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -119,7 +119,7 @@ class AttachmentRules(SessionRules):
 
     @invariant()
     def the_manifest_is_the_model(self) -> None:
-        """Every line of the session that was touched last."""
+        """Every row of the session that was used last."""
         if self.touched in self.sessions.live:
             lines = self.attachments.of(self.touched)
             expected = tuple(lines[attachment_id] for attachment_id in sorted(lines))
@@ -127,7 +127,7 @@ class AttachmentRules(SessionRules):
 
     def forked(self, source_id: str, new_id: str, node_id: str | None, got: CreatedSession | None) -> CreatedSession:
         made = super().forked(source_id, new_id, node_id, got)
-        # A fork of a session without a commit begins with nothing at all.
+        # A fork of a session without a commit starts empty.
         if made.created and self.histories.of(source_id).saved is not None:
             self.attachments.inherit(self.attachments.of(source_id), new_id)
         return made

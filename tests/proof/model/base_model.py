@@ -1,4 +1,4 @@
-"""The model that machines hold the stores against: written from the contract alone, it knows nothing of ``lash.plan``.
+"""The model that machines compare the stores with: written from the contract alone, without ``lash.plan``.
 
 It keeps whole copies where the stores share, and plain lists where they have indexes.
 """
@@ -14,7 +14,7 @@ from tests.proof.model.kit import Refused
 
 @dataclasses.dataclass
 class LeaseState:
-    """The lease of one session: the last fencing number, and who holds it, live or lapsed."""
+    """The lease of one session: the last fencing number, and its holder, live or expired."""
 
     fencing: int
     holder: Lease | None = None
@@ -23,7 +23,7 @@ class LeaseState:
 
 @dataclasses.dataclass
 class SessionState:
-    """One session as anybody may see it."""
+    """One session as any caller may see it."""
 
     session_id: str
     created_at_ms: int
@@ -34,7 +34,7 @@ class SessionState:
 
 
 class Sessions:
-    """Which sessions there are, and what is left of those that were deleted."""
+    """The existing sessions, and what is left of deleted ones."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -52,7 +52,7 @@ class Sessions:
         raise Refused("SessionDeleted" if session_id in self.deleted else "SessionNotFound", session_id=session_id)
 
     def add(self, session_id: str, revision: int, *, forked: bool = False) -> SessionState:
-        """Create the session, with a first revision if it is a fork; of a deleted one only the numbers are kept."""
+        """Create the session, with a first revision if it is a fork; only the numbers of a deleted one are kept."""
         old = self.deleted.pop(session_id, None)
         assert revision == forked if old is None else revision > old.revision, "a new session starts above the old one"
         self.live[session_id] = SessionState(
@@ -65,7 +65,7 @@ class Sessions:
         return self.live[session_id]
 
     def remove(self, session_id: str) -> bool:
-        """Delete the session, and return whether there was one."""
+        """Delete the session, and return whether it existed."""
         gone = self.live.pop(session_id, None)
         if gone is not None:
             self.deleted[session_id] = gone

@@ -1,4 +1,4 @@
-"""Connections past lash: to empty a database between examples, to see its rows, and to tell a server the time."""
+"""Connections past lash: they empty a database between examples, read its rows, and set the time of a server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RawRow = tuple[Any, ...]
 
 
 class Control(Protocol):
-    """What both databases can be asked for."""
+    """The operations that both databases offer."""
 
     async def empty(self, tables: list[str]) -> None:
-        """Delete all rows of the tables. Numbers that were given to rows are not given again."""
+        """Delete all rows of the tables. Row numbers are not given again."""
         ...
 
     async def select(self, table: RowTable) -> list[RawRow]:

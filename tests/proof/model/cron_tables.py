@@ -1,4 +1,4 @@
-"""When the cron lines of the machine tick, told day by day and by hand: nothing here reads a cron line."""
+"""When the cron lines of the machine tick, day by day and by hand: nothing here parses a cron line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 _DAY_MS: Final = 86_400_000
 _EPOCH: Final = date(1970, 1, 1)
 _SPRING, _AUTUMN = date(2024, 3, 31), date(2024, 10, 27)
-"""When clocks were changed in Berlin, within the time that the machine sees."""
+"""When clocks were changed in Berlin, within the time span of the machine."""
 
 
 def _berlin_half_past_two(day: date) -> list[int]:
-    """Return 02:30 in Berlin in minutes of UTC: when it does not exist, the end of the gap; of two, the first."""
+    """Return 02:30 in Berlin in minutes of UTC: the end of the gap if it does not exist, the first of two."""
     if day == _SPRING:
         return [60]
     return [30] if _SPRING < day <= _AUTUMN else [90]

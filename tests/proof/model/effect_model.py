@@ -1,4 +1,4 @@
-"""Effects as they should be: run at least once, recorded exactly once."""
+"""The expected behaviour of effects: run at least once, recorded exactly once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Effect:
     error: EffectError | None = None
     owner: LeaseOwner | None = None
     is_held: bool = False
-    """Whether a claim is on it, live or lapsed."""
+    """Whether it is claimed, live or expired."""
     fencing: int = 0
     expires: int | None = None
     rank: int | None = None
@@ -75,7 +75,7 @@ class Group:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Claimed:
-    """One claim, as the one who got it remembers it."""
+    """One claim, as its holder remembers it."""
 
     effect: Effect
     fencing: int
@@ -83,18 +83,18 @@ class Claimed:
 
 @dataclasses.dataclass(eq=False)
 class Lease:
-    """A lease of a session or a process: its number, and until when it is live; None while it is free."""
+    """A lease of a session or a process: its number, and its expiry; None while it is free."""
 
     fencing: int = 0
     expires: int | None = None
 
 
 class EffectModel:
-    """The effects of all scopes. Which sessions and processes there are is told from outside."""
+    """The effects of all scopes. The machine adds and removes the sessions and processes."""
 
     def __init__(self) -> None:
         self.leases: dict[str, Lease] = {}
-        """By what there is: ``session:…`` or ``process:…``."""
+        """By owner: ``session:…`` or ``process:…``."""
         self.deleted: set[str] = set()
         self.gone_fencing: dict[str, int] = {}
         """The last number of each lease whose session or process is gone."""
@@ -192,7 +192,7 @@ class EffectModel:
         return True
 
     def holds(self, claim: Claimed) -> bool:
-        """Say whether a claim is still the one on its effect, live or lapsed."""
+        """Return whether a claim is still the one on its effect, live or expired."""
         effect = claim.effect
         is_open = self._is_stored(effect) and effect.status is EffectStatus.IN_PROGRESS
         return is_open and effect.is_held and effect.fencing == claim.fencing
@@ -229,7 +229,7 @@ class EffectModel:
         return len(gone)
 
     def add_owner(self, name: str) -> None:
-        """A session or a process is there from now on, unless it is already."""
+        """Add a session or a process, unless it exists."""
         if name not in self.leases:
             self.leases[name] = Lease(self.gone_fencing.get(name, 0))
 
@@ -303,7 +303,7 @@ class EffectModel:
 
 
 def owner_of(scope: ExecutionScope) -> str | None:
-    """Return the session or the process with which a scope goes; None for an operation."""
+    """Return the session or process that a scope belongs to; None for an operation."""
     if isinstance(scope, OperationScope):
         return None
     if isinstance(scope, ProcessScope):

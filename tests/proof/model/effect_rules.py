@@ -1,4 +1,4 @@
-"""Rules about effects, with claims and fences of the past among the good ones."""
+"""Rules about effects, with old claims and fences among the valid ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ envelopes: Final = st.builds(
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """One claim: what the storage answered, and what the model remembers of it."""
+    """One claim: the storage's result, and what the model remembers of it."""
 
     claim: EffectClaim
     claimed: Claimed
@@ -68,7 +68,7 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True)
 class Fence:
-    """One lease: what the storage answered, of whom, and the number that the model remembers."""
+    """One lease: the storage's result, its owner, and the number that the model remembers."""
 
     fence: LeaseFence
     holder: str
@@ -138,7 +138,7 @@ class EffectRules(SessionLife):
 
     @action(3, when=lambda self: self.seen, which=recent, who=owners)
     def begin_lapsed(self, which: int, who: str) -> None:
-        """Begin once more what somebody began whose claim has lapsed by then."""
+        """Begin again an effect whose claim has expired by then."""
         self.jump(5_000)
         self.begin_seen(which, who, 1_000, once=False)
 
@@ -179,7 +179,7 @@ class EffectRules(SessionLife):
         5, name=st.sampled_from(("session:s0", "session:s1", "process:p")), ttl_ms=st.sampled_from((1, 1_000, 60_000))
     )
     def lease(self, name: str, ttl_ms: int) -> None:
-        """Take the lease of a session or a process anew, as a worker does that took it from another."""
+        """Take the lease of a session or a process again, like a worker that takes it from another."""
         lease = self.effects.leases.get(name)
         if lease is None:
             return
@@ -199,7 +199,7 @@ class EffectRules(SessionLife):
 
     @action(3, when=lambda self: self.effects.effects, which=st.integers(0, 3), command=st.integers(0, 3))
     def record_again(self, which: int, command: int) -> None:
-        """Record under the newest fence of its owner what is there already, as it is or otherwise."""
+        """Record an existing effect under the newest fence of its owner, with the same or another outcome."""
         known = list(self.effects.effects.values())
         envelope = known[which % len(known)].envelope
         places = [place for place, each in enumerate(self.fences) if each.holder == owner_of(envelope.scope)]
@@ -220,7 +220,7 @@ class EffectRules(SessionLife):
 
     @action(1, session_id=session_ids)
     def commit_turn(self, session_id: str) -> None:
-        """Commit the turn, with which its effects go."""
+        """Commit the turn, which removes its effects."""
         state = self.sessions.live.get(session_id)
         if state is None or (session_id, state.incarnation) in self.committed:
             return
@@ -239,7 +239,7 @@ class EffectRules(SessionLife):
 
     @action(1)
     def end_and_prune(self) -> None:
-        """End the process and prune it, with which its effects go."""
+        """End the process and prune it, which removes its effects."""
         name = owner_of(RUN)
         assert name is not None
         if name not in self.effects.leases:
@@ -267,7 +267,7 @@ class EffectRules(SessionLife):
         return super()._created(session_id, got)
 
     def _leased(self, lease: Lease, got: LeaseFence | None) -> LeaseFence:
-        assert got is not None, "nobody else holds it"
+        assert got is not None, "no other owner holds it"
         assert got.fencing > lease.fencing, "fencing numbers only grow"
         lease.fencing = got.fencing
         return got
@@ -292,7 +292,7 @@ async def _renewed(side: Side, claim: EffectClaim, ttl_ms: int) -> int:
 
 
 async def _leased(side: Side, name: str, ttl_ms: int) -> LeaseFence:
-    """Take a lease that nobody else takes, after freeing it."""
+    """Take a lease after freeing it; no other owner competes for it."""
     kind, _, own_id = name.partition(":")
     storage = side.storage
     if kind == "session":

@@ -1,4 +1,4 @@
-"""The kinds of events that the machines use: as they are declared, and what they mean in plain Python."""
+"""The kinds of events that the machines use: their declarations, and their meaning in plain Python."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ DECLARED: Final = (
     EventType(name="signal.go"),
     EventType(name="signal.stop", payload_schema={"type": "string"}),
 )
-"""What every process of the machines declares."""
+"""Declared by every process of the machines."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """The wake that an event asks for: its text, and the key that it shares with others, if it does."""
+    """The wake that an event asks for: its text, and the key that it shares with others, if any."""
 
     text: str
     key: str | None
@@ -68,7 +68,7 @@ class Meaning:
 
     fits: Callable[[Any], bool] = lambda _payload: True
     yields: Callable[[Any], bool] = lambda _payload: True
-    """Whether it has what those who wait for the end get; asked of a running process only."""
+    """Whether it has what waiters for the end receive; asked of a running process only."""
     wakes: Callable[[Any], Wanted | None] = lambda _payload: None
     ends: Callable[[Any], Outcome] | None = None
 
@@ -115,4 +115,4 @@ MEANINGS: Final[dict[str, Meaning]] = {
         for name in ("cancel_requested", "abandon_requested", "started", "external_ref_set", "waiting", "resumed")
     },
 }
-"""Declared and common types by name. What is not here is no type of a process."""
+"""Declared and common types by name. Any other name is unknown to a process."""

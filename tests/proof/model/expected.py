@@ -1,4 +1,4 @@
-"""How an answer is held against what a model foretells, which cannot foretell names that the storage makes."""
+"""Compares a result with the prediction of a model, which cannot predict ids that the storage makes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _MADE_BY_THE_STORE: Final = frozenset(
     {"registration_hash", "token", "batch_id", "wake_id", "envelope_hash", "key_id"}
     | {"fingerprint", "schedule_id", "cursor"}
 )
-"""Fields that no model can foretell. The two backends are held against each other on them, one name for one name."""
+"""Fields that no model can predict. The two backends are compared on them, one id for one id."""
 
 
 def like(expect: Callable[[], object]) -> Callable[[object], object]:
-    """Return what `Machine.step` asks: the answer itself where it says what is expected, else what is expected."""
+    """Return the check for `Machine.step`: the result itself where it equals the prediction, else the prediction."""
 
     def judge(answer: object) -> object:
         expected = expect()
@@ -25,11 +25,11 @@ def like(expect: Callable[[], object]) -> Callable[[object], object]:
 
 
 _HASHED_KEYS: Final = frozenset({"process.cancel_requested", "process.abandon_requested", "process.started"})
-"""Events whose replay key has a hash in it, unless somebody appended them by hand."""
+"""Events whose replay key contains a hash, unless a caller appended them."""
 
 
 def plain(value: object) -> object:
-    """Return a value as plain data, with a mark wherever the storage makes a name of its own."""
+    """Return a value as plain data, with a mark wherever the storage makes an id."""
     return _marked(msgspec.to_builtins(value))
 
 

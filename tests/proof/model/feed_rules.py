@@ -17,14 +17,14 @@ from tests.proof.model.world import Side, World
 
 @dataclasses.dataclass
 class Reader:
-    """Somebody who reads the feed: the cursor as the storage gave it, and how many changes lie before it."""
+    """A reader of the feed: the cursor as the storage gave it, and how many changes lie before it."""
 
     cursor: str | None = None
     place: int = 0
 
 
 class FeedRules(ProcessLife):
-    """Changes of processes, and readers that come and go on at their own pace."""
+    """Changes of processes, and readers that come and go at their own pace."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -76,7 +76,7 @@ class FeedRules(ProcessLife):
 
     @action(6, which=st.integers(0, 1))
     def prune_behind(self, which: int) -> None:
-        """Prune what one reader has seen; another one that is behind it goes on where the feed now begins."""
+        """Prune what one reader has seen; a reader behind it goes on where the feed now begins."""
         cursor, place = self.readers[which].cursor, self.readers[which].place
         if cursor is None:
             return
@@ -102,7 +102,7 @@ class FeedRules(ProcessLife):
 
     @action(6, age=st.just(-1))
     def prune(self, age: int) -> None:
-        """Prune as if nobody read the feed: those who do are told of it."""
+        """Prune as if the feed had no readers: existing readers get an error."""
         before = len(self.processes.feed)
         super().prune(age)
         self._adopt_order(before)
@@ -114,7 +114,7 @@ class FeedRules(ProcessLife):
         self._adopt_order(before)
 
     def _adopt_order(self, before: int) -> None:
-        """Take over in which order the changes of one operation came: that is not foretold, nor the same everywhere."""
+        """Copy the order of the changes of one operation: it is not predicted, nor the same everywhere."""
         told = len(self.processes.feed) - before
         if told > 1:
             self.step("feed", lambda side: _last_changes(side, told), lambda got: self._adopt(before, got))
@@ -136,7 +136,7 @@ class FeedRules(ProcessLife):
         return ChangePage(changes=tuple(self.processes.feed[start : start + limit]), cursor=cursor)
 
     def _events(self, reader: Reader) -> list[int]:
-        """Return where the events behind a reader are in the feed, of processes that are still there."""
+        """Return the positions in the feed of the events before a reader's cursor, of processes that still exist."""
         model = self.processes
         return [
             place

@@ -1,4 +1,4 @@
-"""Rules about leases, with stale fences among the good ones."""
+"""Rules about leases, with stale fences among the valid ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ recent: Final = st.sampled_from((0, 0, 0, 0, 0, 0, 1, 1, 2, 5))
 
 
 def _process(start: str | None) -> LocalProcess | None:
-    """Return this process, or one of its pid that is gone because it started at another time."""
+    """Return this process, or one with its pid that is gone because it started at another time."""
     alive = current_process()
     return alive if start is None or alive is None else msgspec.structs.replace(alive, process_start=start)
 
@@ -33,9 +33,9 @@ OWNERS: Final = {
     "bob": owner("bob"),
     "bob again": owner("bob", "2"),
     "eve": owner("eve", process=_process("1")),
-    "eve anew": owner("eve", process=_process(None)),
+    "eve restarted": owner("eve", process=_process(None)),
 }
-"""A process that lives, one that cannot be seen, another boot of it, a dead one, and one that goes by its name."""
+"""A live process, one that cannot be checked, another boot of it, a dead one, and a live one of the same name."""
 owners: Final = st.sampled_from(tuple(OWNERS))
 
 
@@ -45,7 +45,7 @@ class LeaseRules(SessionLife):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.leases: list[Lease] = []
-        """Every acquisition, the newest first: mostly of the past, so that old fences are tried again and again."""
+        """Every acquisition, newest first: mostly old ones, so that old fences are tried again and again."""
         self._highest: dict[str, int] = {}
 
     @action(6, session_id=session_ids, who=owners, ttl_ms=ttls)
@@ -106,16 +106,16 @@ class LeaseRules(SessionLife):
 
     @invariant()
     def fencing_numbers_only_grow(self) -> None:
-        """The newest number of an id never goes down, whatever becomes of its sessions."""
+        """The newest number of an id never decreases, whatever happens to its sessions."""
         for session_id, state in (self.sessions.deleted | self.sessions.live).items():
             assert state.lease.fencing >= self._highest.get(session_id, 0)
             self._highest[session_id] = state.lease.fencing
 
     def extended(self, lease: Lease) -> None:
-        """Note that a lease lasts longer now; machines with claims say here what else is kept alive."""
+        """Record that a lease was extended; machines with claims extend them here."""
 
     def seen_lease(self, which: int) -> Lease:
-        """Return an acquisition of now or before."""
+        """Return a current or earlier acquisition."""
         return self.leases[which % len(self.leases)]
 
     def _remember(self, name: str, outcome: Acquired | Busy | None) -> None:
@@ -131,7 +131,7 @@ class LeaseRules(SessionLife):
                 self.leases.insert(0, outcome.lease)
 
     def _is_dead(self, seen: Lease, who: LeaseOwner) -> bool:
-        """Say whether the one seen is the one who holds the lease, and dead, and the claimant can tell."""
+        """Return whether the lease seen is the current one, its holder is dead, and the claimant can check that."""
         state = self.sessions.live.get(seen.resource.id)
         held = None if state is None else state.lease.holder
         is_seen = held is not None and held.token == seen.token

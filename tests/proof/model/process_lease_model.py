@@ -1,4 +1,4 @@
-"""The right to run a process, as it should be."""
+"""The expected behaviour of process leases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.proof.model.process_model import Process, ProcessModel
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Held:
-    """One acquisition, as the one who made it remembers it."""
+    """One acquisition, as its owner remembers it."""
 
     process: Process
     owner: LeaseOwner
@@ -40,7 +40,7 @@ class ProcessLeaseModel:
     def claim(
         self, process_id: str, owner: LeaseOwner, ttl: int, now: int, *, displacing: Held | None = None
     ) -> ProcessLeaseOutcome:
-        """Claim, or take from a holder that was seen to be dead."""
+        """Claim, or take over from a holder that was seen dead."""
         process = self._all.find(process_id)
         refusal = self._refusal(process, owner)
         if refusal is not None:
@@ -62,13 +62,13 @@ class ProcessLeaseModel:
             lease=lease_of(process),
             record=process.record(),
             wake_seq=process.reasons,
-            # Nobody in this model records anything.
+            # No owner in this model records anything.
             has_effects=False,
             displaced=displaced,
         )
 
     def holds(self, held: Held) -> bool:
-        """Say whether this acquisition is still the one that counts, live or lapsed."""
+        """Return whether this acquisition is still the current one, live or expired."""
         process = self._all.processes.get(held.process.process_id)
         return process is held.process and process.holder is not None and process.fencing == held.fencing
 
@@ -130,7 +130,7 @@ class ProcessLeaseModel:
         return RefusalReason.OWNER_BOUND if bound and began is not None and not _same(began, owner) else None
 
     def _start(self, process: Process, owner: LeaseOwner, now: int) -> None:
-        """Write that an owner began to run the process; each of them is told of once."""
+        """Record that an owner began to run the process, once per owner."""
         payload = {"owner": msgspec.to_builtins(owner)}
         draft = EventDraft(event_type="process.started", payload=payload, replay_key=f"started {owner}")
         self._all.append(process.process_id, draft, now)
@@ -143,7 +143,7 @@ class ProcessLeaseModel:
 
 
 def lease_of(process: Process) -> Lease:
-    """Return the lease as it stands."""
+    """Return the current lease."""
     assert process.holder is not None
     return Lease(
         resource=process_resource(process.process_id),

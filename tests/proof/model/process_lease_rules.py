@@ -1,4 +1,4 @@
-"""Rules about the right to run a process, with stale fences among the good ones."""
+"""Rules about process leases, with stale fences among the valid ones."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from tests.proof.model.world import Side, World
 
 DEAD: Final = OWNERS["eve"]
 owners: Final = st.sampled_from((*OWNERS, "eve"))
-ABLE: Final = ("ann", "ann", "bob", "eve anew")
-"""Mostly those who can tell that a process of their machine is dead."""
+ABLE: Final = ("ann", "ann", "bob", "eve restarted")
+"""Mostly owners that can check whether a process of their machine is dead."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """One acquisition: what the storage answered, and what the model remembers of it."""
+    """One acquisition: the storage's result, and what the model remembers of it."""
 
     lease: Lease
     held: Held
 
 
 class ProcessLeaseRules(ProcessLife):
-    """Claim, reclaim, renew, release, park and complete, and the work list that workers look at."""
+    """Claim, reclaim, renew, release, park and complete, and the work list that workers poll."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.leases = ProcessLeaseModel(self.processes)
         self.seen: list[Seen] = []
-        """Every acquisition, the newest first: mostly of the past, so that old fences are tried again and again."""
+        """Every acquisition, newest first: mostly old ones, so that old fences are tried again and again."""
         self._highest: dict[str, int] = {}
 
     def prepare(self) -> None:
@@ -67,7 +67,7 @@ class ProcessLeaseRules(ProcessLife):
     def reclaim(self, which: int, who: str, ttl_ms: int) -> None:
         claimant = OWNERS[who]
         seen = self._seen(which)
-        # The claimant must be able to tell: it has to be a process of the same machine.
+        # The claimant must be able to check it, so it has to be a process of the same machine.
         dead = seen.held if seen.lease.owner == DEAD and claimant.process is not None else None
         outcome = self.step(
             "reclaim",
@@ -127,13 +127,13 @@ class ProcessLeaseRules(ProcessLife):
 
     @action(2)
     def claim_bound(self) -> None:
-        """Let one owner begin what is then bound to it, and another one ask once the lease has lapsed."""
+        """Let one owner begin a process that is then bound to it, and another claim it once the lease has expired."""
         self.claim("P", "ann", 0)
         self.claim("P", "bob", 1_000)
 
     @action(1, when=lambda self: self.seen, which=recent)
     def lose(self, which: int) -> None:
-        """End and prune a process, and go on as if nothing had happened."""
+        """End and prune a process, and go on with its fences."""
         process_id = self._seen(which).lease.resource.id
         self.complete(process_id, OUTCOMES[0])
         self.prune(-1)
@@ -162,7 +162,7 @@ class ProcessLeaseRules(ProcessLife):
 
     @invariant()
     def fencing_numbers_only_grow(self) -> None:
-        """The newest number of an id never goes down, not even by pruning."""
+        """The newest number of an id never decreases, not even by pruning."""
         live = {each.process_id: each.fencing for each in self.processes.processes.values()}
         for process_id, fencing in (self.processes.pruned | live).items():
             assert fencing >= self._highest.get(process_id, 0)

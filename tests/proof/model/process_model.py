@@ -1,4 +1,4 @@
-"""Processes as they should be: logs of plain events, and what they add up to."""
+"""The expected behaviour of processes: logs of plain events, and the state that follows from them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Process:
         return self.registration.recovery is Recovery.EXTERNAL
 
     def record(self) -> ProcessRecord:
-        """Return what the storage must tell of it."""
+        """Return what the storage must return for it."""
         return ProcessRecord(
             process_id=self.process_id,
             registration_hash="",
@@ -82,7 +82,7 @@ class Process:
         )
 
     def projection(self) -> Projection:
-        """Read the whole log, each time anew: what is told of a process is nothing but what its log says."""
+        """Read the whole log, every time: the state of a process is derived from its log alone."""
         told: dict[str, Any] = {}
         for event in self.log:
             end, payload = MEANINGS[event.event_type].ends, event.payload
@@ -106,7 +106,7 @@ class Process:
         return Projection(**told)
 
     def wake_up(self, now: int) -> None:
-        """Note one more reason to run it."""
+        """Count one more reason to run it."""
         if self.is_running and not self.is_external:
             self.reasons += 1
             self.ready = now if self.ready is None else min(self.ready, now)
@@ -120,17 +120,17 @@ class ProcessModel:
         self.pruned: dict[str, int] = {}
         """The last fencing number of each process that was pruned."""
         self.queues: dict[str, list[tuple[Process, int]]] = {}
-        """For each session that there is, the events whose wakes lie in its queue."""
+        """For each existing session, the events whose wakes lie in its queue."""
         self.delivered: dict[str, set[str]] = {}
-        """For each session that there is, the shared keys of all wakes that it ever got."""
+        """For each existing session, the shared keys of all wakes that it ever got."""
         self.feed: list[ProcessChange] = []
         self.feed_lives: list[Process] = []
         """For each change, the life of the process that changed."""
         self.feed_floor = 0
-        """How many changes were pruned from the beginning of the feed."""
+        """How many changes were pruned from the start of the feed."""
 
     def find(self, process_id: str) -> Process:
-        """Return a process that is there."""
+        """Return an existing process."""
         process = self.processes.get(process_id)
         if process is None:
             raise Refused("ProcessPruned" if process_id in self.pruned else "ProcessNotFound")
@@ -173,7 +173,7 @@ class ProcessModel:
         return self.append(process_id, EventDraft(event_type=f"signal.{name}", payload=payload, replay_key=key), now)
 
     def own_event(self, process_id: str, name: str, payload: JSON, key: str | None, now: int) -> ProcessRecord:
-        """Append an event that an operation of the storage means; ``key`` is what makes it the same one again."""
+        """Append an event on behalf of an operation of the storage; ``key`` identifies a repeat of it."""
         replay_key = None if key is None else f"process:{process_id}:{key}"
         self.append(process_id, EventDraft(event_type=f"process.{name}", payload=payload, replay_key=replay_key), now)
         return self.processes[process_id].record()
@@ -196,7 +196,7 @@ class ProcessModel:
         return self.own_event(process_id, name, payload, f"terminal:process.{name}", now)
 
     def prune(self, ended_before: int, seen: int | None) -> set[str]:
-        """Remove what ended before a moment; ``seen`` is how far the slowest reader of the feed has come, if any."""
+        """Remove processes that ended before a moment; ``seen`` is the position of the slowest feed reader, if any."""
         unseen = set() if seen is None else {change.process_id for change in self.feed[seen:]}
         gone = {
             process.process_id
@@ -234,7 +234,7 @@ class ProcessModel:
         self.queues[session_id], self.delivered[session_id] = [], set()
 
     def detach_session(self, session_id: str, now: int) -> int:
-        """Let no process wake the session any more, and return how many did."""
+        """Stop all processes from waking the session, and return how many did."""
         targets = [each for each in self.processes.values() if each.wake_session == session_id]
         for process in targets:
             process.wake_session, process.updated = None, now
@@ -246,7 +246,7 @@ class ProcessModel:
         return len(targets)
 
     def delete_session(self, session_id: str, now: int) -> bool:
-        """Cut a session off, whether or not it ever was there, and return whether it was."""
+        """Cut a session off, whether or not it ever existed, and return whether it did."""
         self.detach_session(session_id, now)
         self.delivered.pop(session_id, None)
         return self.queues.pop(session_id, None) is not None

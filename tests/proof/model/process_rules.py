@@ -1,4 +1,4 @@
-"""Rules about processes: what is registered, what is appended to their logs, whom they wake, and how they end."""
+"""Rules about processes: registration, appends to their logs, the sessions they wake, and how they end."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ProcessRules(ProcessLife):
 
     @action(2, process_id=process_ids)
     def give_up(self, process_id: str) -> None:
-        """Ask for it, and do it: seldom enough the two meet by chance."""
+        """Request a cancellation, and carry it out: chance seldom combines the two."""
         self.request(process_id, "abandon", "")
         self.abandon(process_id)
 
@@ -112,7 +112,7 @@ class ProcessRules(ProcessLife):
 
     @action(1, process_id=process_ids)
     def lose_wakes(self, process_id: str) -> None:
-        """Wake a session, and delete it before it has heard of it: these two seldom meet by chance as well."""
+        """Wake a session, and delete it before it consumes the wake: chance seldom combines the two."""
         self.append(process_id, ("news", {"text": "hello"}), None, SESSION_IDS[0])
         self.delete(SESSION_IDS[0])
         self._look_at_undeliverable()
@@ -239,7 +239,7 @@ class ProcessRules(ProcessLife):
         return [each.record() for each in reversed(self.processes.processes.values())]
 
     def compare_rows(self) -> Dump:
-        """Hold the rows of wakes against the model too: none is lost, and none is in two states."""
+        """Compare the rows of wakes with the model too: none is lost, and none is in two states."""
         dump = super().compare_rows()
         [columns] = [table.columns for table in self.world.sides[0].tables if table.name == "lash_wakes"]
         stored = Counter(row[columns.index("state")] for row in dump.get("lash_wakes", ()))

@@ -1,4 +1,4 @@
-"""Queued work: an ordered list for each session, from which batches go one of four ways and never two."""
+"""Queued work: an ordered list for each session, which batches leave in exactly one of four ways."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.proof.model.kit import Refused
 
 @dataclasses.dataclass
 class Hold:
-    """The claim that a batch is under, be it live or not."""
+    """The claim that a batch is under, live or not."""
 
     claim_id: str
     token: str
@@ -59,7 +59,7 @@ class Item:
         return not self.is_command and self.batch.delivery is Delivery.EARLIEST_SAFE_BOUNDARY
 
     def joins(self, other: Item) -> bool:
-        """Say whether the two may share a claim as neighbours."""
+        """Return whether two neighbours may share a claim."""
         mine, its = self.batch, other.batch
         return (
             mine.slot is its.slot is Slot.JOIN
@@ -76,7 +76,7 @@ class Letter:
 
 @dataclasses.dataclass
 class Key:
-    """A source key, the content it stands for, and what became of its batch."""
+    """A source key, the content it stands for, and what happened to its batch."""
 
     batch_id: str
     content: tuple[object, ...]
@@ -86,7 +86,7 @@ class Key:
 
 @dataclasses.dataclass
 class Queue:
-    """What one session has to do, did, and gave up."""
+    """The queued, finished and dead work of one session."""
 
     items: list[Item] = dataclasses.field(default_factory=list)
     letters: list[Letter] = dataclasses.field(default_factory=list)
@@ -97,7 +97,7 @@ class Queue:
     """Every batch that was ever enqueued."""
 
     def learn_numbers(self, listed: Sequence[Batch]) -> None:
-        """Take over the row numbers of batches that came with an event, whose answer does not show them."""
+        """Copy the row numbers of batches that came with an event, whose result does not contain them."""
         for item, batch in zip(self.items, listed, strict=False):
             if item.batch.seq == 0 and item.batch.batch_id == batch.batch_id:
                 item.batch = msgspec.structs.replace(item.batch, seq=batch.seq)
@@ -110,19 +110,19 @@ class Queue:
 
 
 class Queues:
-    """The queues of all sessions that live."""
+    """The queues of all existing sessions."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._queues: dict[tuple[str, int], Queue] = {}
 
     def of(self, session_id: str) -> Queue:
-        """Return the queue of a session that lives, or refuse."""
+        """Return the queue of an existing session, or refuse."""
         state = self._sessions.need(session_id)
         return self._queues.setdefault((session_id, state.incarnation), Queue())
 
     def is_held(self, session_id: str, item: Item) -> bool:
-        """Say whether a claim holds the batch that has not run out and whose lease is still the session's."""
+        """Return whether the batch is under a claim that has not expired and whose lease is still the session's."""
         lease = self._sessions.need(session_id).lease.holder
         return (
             item.hold is not None
@@ -169,7 +169,7 @@ class Queues:
         return self._stamp(fence, _group(work, limit), ttl_ms, made)
 
     def claim_turn(self, session_id: str, owner: LeaseOwner, ttl_ms: int, made: ClaimedTurn | None) -> ClaimTurnOutcome:
-        """Say what one gets who wants the lease and the next work under it, both or neither."""
+        """Return the result for a caller that wants the lease and the next work under it, both or neither."""
         state, now = self._sessions.need(session_id), self._sessions.now_ms
         queue = self.of(session_id)
         self._make_ready(queue)
@@ -179,7 +179,7 @@ class Queues:
         paused_until_ms = state.lease.paused_until_ms
         if paused_until_ms is not None and now < paused_until_ms:
             return NothingClaimed(reason=EmptyReason.PAUSED, next_available_at_ms=paused_until_ms)
-        # Whatever is claimed was claimed under a lease that is over.
+        # All claimed work was claimed under a lease that is over.
         free = [item for item in queue.items if item.batch.available_at_ms == 0]
         work = _before_command(free)
         if not work:
@@ -219,7 +219,7 @@ class Queues:
         return msgspec.structs.replace(claim, expires_at_ms=min(hold.expires_at_ms for hold in held))
 
     def extend_under(self, session_id: str, fencing: int, expires_at_ms: int) -> None:
-        """Keep every claim alive that was made under this lease."""
+        """Extend every claim that was made under this lease."""
         for item in self.of(session_id).items:
             if item.hold is not None and item.hold.fencing == fencing:
                 item.hold.expires_at_ms = max(item.hold.expires_at_ms, expires_at_ms)
@@ -284,7 +284,7 @@ class Queues:
             self._held_whole(session_id, completion)
 
     def consume(self, session_id: str, completions: Sequence[ClaimCompletion]) -> None:
-        """Take the batches of checked claims out of the queue for good."""
+        """Remove the batches of checked claims from the queue."""
         queue = self.of(session_id)
         for completion in completions:
             for item in _under(queue, completion.token):
@@ -292,7 +292,7 @@ class Queues:
                 queue.settle(item.batch, BatchState.CONSUMED, self._sessions.now_ms)
 
     def prune_keys(self, older_than_ms: int) -> int:
-        """Free the keys that were settled longer ago than this, in all sessions."""
+        """Free the keys whose batches finished longer ago than this, in all sessions."""
         removed = 0
         for session_id in self._sessions.live:
             keys = self.of(session_id).keys
@@ -314,7 +314,7 @@ class Queues:
         return found
 
     def _free(self, fence: LeaseFence) -> list[Item]:
-        """Return what could be claimed under this fence now, in order; what has become due is ready for good."""
+        """Return what could be claimed under this fence now, in order; due work stays ready."""
         queue, now = self.of(fence.resource.id), self._sessions.now_ms
         lease_model.live(self._sessions.need(fence.resource.id), fence, now)
         self._make_ready(queue)
@@ -373,12 +373,12 @@ def _recognised(queue: Queue, known: Key, draft: BatchDraft, content: tuple[obje
 
 
 def _before_command(free: Sequence[Item]) -> list[Item]:
-    """Return the turn work that stands before the first command."""
+    """Return the turn work before the first command."""
     return list(itertools.takewhile(lambda item: not item.is_command, free))
 
 
 def _group(work: Sequence[Item], limit: int) -> list[Item]:
-    """Return the first batch and those directly behind it that may share a claim with it."""
+    """Return the first batch and the ones directly behind it that may share a claim with it."""
     return [*work[:1], *(itertools.takewhile(work[0].joins, work[1:limit]) if work else ())]
 
 
@@ -387,7 +387,7 @@ def _under(queue: Queue, token: str) -> list[Item]:
 
 
 def _why(free: Sequence[Item], ready: Sequence[Item], boundary: Boundary, *, any_delayed: bool) -> EmptyReason:
-    """Say why there is no turn work, or no command where there is no turn work either."""
+    """Return why there is no turn work, or no command where there is no turn work either."""
     if any(item.is_command for item in free):
         return EmptyReason.COMMAND_AT_HEAD
     is_late = [item for item in ready if not item.is_command and not item.is_early]

@@ -1,4 +1,4 @@
-"""Rules about queued work and dead letters, with claims of the past among the good ones."""
+"""Rules about queued work and dead letters, with old claims among the valid ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS: Final = {
     "early join": (EARLY, Slot.JOIN, "g"),
     "other join": (EARLY, Slot.JOIN, "h"),
     "late join": (LATE, Slot.JOIN, "g"),
-    "join nobody": (EARLY, Slot.JOIN, None),
+    "join none": (EARLY, Slot.JOIN, None),
     "command": (LATE, Slot.EXCLUSIVE, None),
 }
 kinds: Final = st.sampled_from(tuple(KINDS))
@@ -46,7 +46,7 @@ places: Final = st.integers(0, 5)
 
 
 class QueueRules(LeaseRules):
-    """Everything that can be done with batches, but for the commit that consumes them."""
+    """All operations on batches, except the commit that consumes them."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -228,7 +228,7 @@ class QueueRules(LeaseRules):
 
     @invariant()
     def every_batch_is_in_one_place(self) -> None:
-        """What was enqueued is queued (claimed or not), dead, consumed or cancelled, and only one of these."""
+        """Every enqueued batch is queued (claimed or not), dead, consumed or cancelled, and only one of these."""
         if self.touched not in self.sessions.live:
             return
         queue = self.queues.of(self.touched)
@@ -240,7 +240,7 @@ class QueueRules(LeaseRules):
             queue.learn_numbers(listed)
             seen.extend(({batch.batch_id for batch in listed}, {letter.batch.batch_id for letter in dead}))
             letters = zip(queue.letters, dead, strict=True)
-            # The place of a letter is a row number; that they are in order is what counts.
+            # The position of a letter is a row number; only the order is compared.
             return (
                 tuple(item.batch for item in queue.items),
                 tuple(msgspec.structs.replace(mine.letter, position=its.position) for mine, its in letters),
@@ -256,7 +256,7 @@ class QueueRules(LeaseRules):
         self.queues.extend_under(lease.resource.id, lease.fencing, lease.expires_at_ms)
 
     def seen_claim(self, which: int) -> Claim:
-        """Return a claim of now or before."""
+        """Return a current or earlier claim."""
         claim = self.claims[which % len(self.claims)]
         self.touched = claim.session_id
         return claim

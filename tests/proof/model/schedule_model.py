@@ -1,4 +1,4 @@
-"""Schedules as they should be: each tick becomes one occurrence."""
+"""The expected behaviour of schedules: each tick becomes one occurrence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_TICKS = 100
 
 @dataclasses.dataclass(eq=False)
 class Planned:
-    """One schedule, deleted or not: what was deleted keeps its numbers."""
+    """One schedule, deleted or not: a deleted one keeps its numbers."""
 
     number: int
     draft: ScheduleDraft | None
@@ -125,7 +125,7 @@ class ScheduleModel:
         return min((each.next for each in self.schedules.values() if each.next is not None), default=None)
 
     def fire_due(self, limit: int, answer: tuple[Fired, ...] | None, now: int) -> tuple[Fired, ...]:
-        """Emit what is due; the names of what is new are taken from the answer."""
+        """Emit due ticks; the ids of new rows are taken from the storage's result."""
         due = [
             (each.next, each.number, name, each)
             for name, each in self.schedules.items()
@@ -164,7 +164,7 @@ class ScheduleModel:
     def _change(self, planned: Planned, draft: ScheduleDraft | None, now: int, *, enabled: bool) -> None:
         planned.draft, planned.enabled, planned.updated = draft, enabled, now
         planned.revision += 1
-        # A clock that was set back makes no tick come twice.
+        # A clock that was set back repeats no tick.
         after = now if planned.last is None else max(now, planned.last)
         planned.next = next(ticks_after(planned.line, after)) if enabled else None
 
@@ -182,7 +182,7 @@ class ScheduleModel:
 
 
 def _due(draft: ScheduleDraft, line: tuple[str, str], first: int, now: int) -> tuple[list[int], int]:
-    """Return which ticks are emitted, and the last one that is thereby settled."""
+    """Return the ticks to emit, and the last tick that is done after them."""
     newest = newest_tick(line, now)
     if draft.catch_up is CatchUp.LAST:
         return [newest], newest
@@ -195,7 +195,7 @@ def _due(draft: ScheduleDraft, line: tuple[str, str], first: int, now: int) -> t
 
 
 def _definition(draft: ScheduleDraft) -> tuple[object, ...]:
-    """Return what makes two definitions the same: all of it but the frame of the owner."""
+    """Return what makes two definitions equal: all of it except the frame of the owner."""
     fields = {name: getattr(draft, name) for name in draft.__struct_fields__}
     fields["owner"] = HOST
     return tuple(sorted((name, repr(value)) for name, value in fields.items()))

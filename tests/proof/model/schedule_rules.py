@@ -59,7 +59,7 @@ drafts: Final = st.builds(
 
 
 class ScheduleRules(SessionLife):
-    """Schedules come, change and go, and are fired by whoever comes first."""
+    """Schedules are created, changed and deleted, and fired by the first worker."""
 
     LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset({("lash_processes", "registration_hash")})
 
@@ -80,7 +80,7 @@ class ScheduleRules(SessionLife):
         self.register(late)
 
     def subscribe(self) -> None:
-        """Let every tick of the shared source start a process."""
+        """Start a process for every tick of the shared source."""
         wanted = TriggerDraft(
             owner=HOST,
             key="subscription",
@@ -181,7 +181,7 @@ class ScheduleRules(SessionLife):
 
     @action(1)
     def emit_by_hand(self) -> None:
-        """Something else is recorded under the moment of a tick: the tick is then taken."""
+        """Record another occurrence under the moment of a tick, which then counts as emitted."""
         at = written(newest_tick(LINES[0], self.now_ms) + 900_000)
         request = OccurrenceRequest(source_type="cron", source_key=SOURCE, idempotency_key=at, payload="by hand")
         self.step(
@@ -219,7 +219,7 @@ class ScheduleRules(SessionLife):
 
     @action(2)
     def look_at_processes(self) -> None:
-        """For every tick of the shared source there is one process, with the time of the tick."""
+        """Every tick of the shared source has one process, with the time of the tick."""
         self.step("processes", _process_ids, lambda _: set(self.processes.processes))
 
     def forget_session(self, session_id: str) -> bool:
@@ -248,7 +248,7 @@ class ScheduleRules(SessionLife):
 
 
 def _unnamed(expected: Any, got: Any) -> Any:  # noqa: ANN401 (schedules, alone or in answers)
-    """Return the answer where it says what is expected; a schedule's own source has a name that is not foretold."""
+    """Return the result where it equals the prediction; the name of a schedule's own source is not predicted."""
     return got if got is not None and plain(_blank(got)) == plain(expected) else expected
 
 

@@ -1,4 +1,4 @@
-"""Rules about sessions: commits of all kinds, right and wrong, reads, removals and forks."""
+"""Rules about sessions: valid and invalid commits of all kinds, reads, removals and forks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ places: Final = st.integers(0, 9)
 
 
 class SessionRules(LeaseRules):
-    """Everything that can be done with the history of sessions."""
+    """All operations on the history of sessions."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -124,7 +124,7 @@ class SessionRules(LeaseRules):
             "other usage": {"usage": (*commit.usage, *USAGE["some"])},
             "other state": {"checkpoint": CheckpointDraft(turn_state=TurnState(turn_index=77))},
         }
-        # The ids of blobs that are gone do not come back, so a repeat of another session's turn would need them.
+        # The ids of deleted blobs do not come back, so a repeat of another session's turn would need them.
         self.commit_it("repeat", msgspec.structs.replace(commit, **changes[how]))
 
     @action(2, session_id=session_ids, place=places, size=st.integers(1, 2))
@@ -202,7 +202,7 @@ class SessionRules(LeaseRules):
 
     @invariant()
     def sessions_read_as_the_model(self) -> None:
-        """Head, frames, the whole graph, checkpoint with its bytes and ledger of the session that was touched last."""
+        """Head, frames, the whole graph, checkpoint with its bytes and ledger of the session that was used last."""
         if self.touched in self.sessions.live:
             self.look(
                 "load whole",
@@ -211,7 +211,7 @@ class SessionRules(LeaseRules):
             )
 
     def compare_rows(self) -> Dump:
-        """Compare the rows of both sides, and hold bytes and ledger among them against the model."""
+        """Compare the rows of both sides, and their bytes and ledger with the model."""
         dump = super().compare_rows()
         columns = {table.name: table.columns for table in self.world.sides[0].tables}
         stored = sorted(row[columns["lash_blobs"].index("hash")] for row in dump.get("lash_blobs", []))
@@ -226,7 +226,7 @@ class SessionRules(LeaseRules):
         return dump
 
     def commit_it(self, name: str, commit: Commit) -> CommitResult | None:
-        """Commit, and hold it against the model."""
+        """Commit, and compare the result with the model."""
         self.touched = commit.session_id
         return self.step(
             name,
@@ -235,14 +235,14 @@ class SessionRules(LeaseRules):
         )
 
     def settle(self, commit: Commit) -> None:
-        """Do in the model what a commit does besides; machines with a queue or attachments say it here."""
+        """Apply the other effects of a commit to the model; machines with a queue or attachments extend this."""
 
     def completions_for(self, session_id: str, place: int) -> tuple[ClaimCompletion, ...]:
         """Return claims for a commit to consume; machines with a queue have some."""
         return ()
 
     def forked(self, source_id: str, new_id: str, node_id: str | None, got: CreatedSession | None) -> CreatedSession:
-        """Fork in the model; machines with more than the history say here what else a fork begins with."""
+        """Fork in the model; machines with more than the history extend this."""
         return self.histories.fork(source_id, new_id, node_id, got)
 
     def meta_of(self, state: SessionState) -> SessionMeta:
@@ -304,7 +304,7 @@ class SessionRules(LeaseRules):
 
 
 def _frames(history: History, frames: str) -> tuple[AgentFrame, ...]:
-    """Return the frames of a commit; of two the second is the current one."""
+    """Return the frames of a commit; of two, the second is the current one."""
     first = AgentFrame(frame_id="f", created_at=MOMENT)
     second = AgentFrame(frame_id="g", previous_frame_id="f", created_at=MOMENT)
     match frames:
@@ -320,7 +320,7 @@ def _frames(history: History, frames: str) -> tuple[AgentFrame, ...]:
 
 
 def _state(history: History, state: str) -> dict[str, bytes | BlobRef]:
-    """Return the components of a commit: bytes, refs of bytes that the session holds, or one that nobody holds."""
+    """Return the components of a commit: bytes, refs of bytes that the session holds, or an unknown ref."""
     held = {} if history.saved is None else history.saved.manifest.components
     match state:
         case "none":

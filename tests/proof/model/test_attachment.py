@@ -39,5 +39,5 @@ class AttachmentMachine(AttachmentRules, ArtifactRules):
 
 
 def test_attachment(world: World) -> None:
-    """No bytes are lost that somebody needs, and none are kept that nobody does."""
+    """Needed bytes are never lost, and unneeded bytes are not kept."""
     run_machine(AttachmentMachine, world, examples=27, steps=40)

@@ -33,5 +33,5 @@ class EffectMachine(EffectRules):
 
 
 def test_effect(world: World) -> None:
-    """D4.6(1-4,6): whoever begins, finishes and takes over, both backends say what the model says."""
+    """Whichever caller begins, finishes and takes over, both backends agree with the model."""
     run_machine(EffectMachine, world, examples=45, steps=40)

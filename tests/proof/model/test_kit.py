@@ -52,7 +52,7 @@ class Mistaken(Starved):
     ids=["starved", "parted", "mistaken"],
 )
 def test_a_machine_fails(world: World, machine: type[Machine], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A class that is never reached, rows or answers that differ, and a model that disagrees each fail the run."""
+    """A class that is never reached, rows or results that differ, and a model that disagrees each fail the run."""
     monkeypatch.setenv("LASH_MODEL_SHRINK", "0")
     monkeypatch.delenv("LASH_MODEL_EXAMPLES", raising=False)
     with pytest.raises(AssertionError, match=message):
@@ -60,7 +60,7 @@ def test_a_machine_fails(world: World, machine: type[Machine], message: str, mon
 
 
 def test_what_a_side_made_up_is_translated_there_and_back() -> None:
-    """Ids get symbols in the order of their appearance, row numbers too; what nobody made up stays as it is."""
+    """Ids get symbols in order of appearance, and so do row numbers; ids chosen by callers stay."""
     names = Names()
     batch = Batch(
         session_id="s",

@@ -34,5 +34,5 @@ class ProcessLeaseMachine(ProcessLeaseRules):
 
 
 def test_process_lease(world: World) -> None:
-    """D4.3(1,2), D4.4(2,3): whoever claims, parks and completes, both backends say what the model says."""
+    """Whichever owner claims, parks and completes, both backends agree with the model."""
     run_machine(ProcessLeaseMachine, world, examples=27, steps=40)

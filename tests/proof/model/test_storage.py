@@ -12,20 +12,20 @@ from tests.proof.model.world import World
 
 
 class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
-    """Everything at once on the same sessions: what one noun does must not disturb another."""
+    """All nouns on the same sessions: operations on one must not disturb another."""
 
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *(f"commit:{each}" for each in ("ok", "RevisionConflict", "LeaseLost", "ClaimLost", "SessionDeleted")),
             *("commit:consumed", "repeat:ok", "repeat:TurnConflict", "fork:new", "vacuum:ok", "audit:ok"),
-            *(f"tell:{each}" for each in ("queued", "undeliverable", "no_target", "replayed", "EventConflict")),
+            *(f"append_news:{each}" for each in ("queued", "undeliverable", "no_target", "replayed", "EventConflict")),
             *("enqueue:created", "claim:one", "bury:ok", "requeue:ok", "cancel:cancelled", "wakes:ok"),
             *("put:ok", "sweep:deleted", "collect_garbage:none", "create:again", "delete:ok"),
             *("jump", "jump back", "other storage", "reopen"),
         }
     )
     LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset(
-        # The ids of consumed batches are in the one, those of wakes in the other.
+        # One has the ids of consumed batches, the other those of wakes.
         {("lash_turns", "commit_hash"), ("lash_source_keys", "content_hash")}
     )
     WEIGHTS: ClassVar[dict[str, int]] = {
@@ -35,7 +35,7 @@ class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
         "claim_lease": 6,
         "begin_turn": 2,
         "bury": 3,
-        "tell": 8,
+        "append_news": 8,
         "put": 3,
         "get": 1,
         **dict.fromkeys(("claim_command", "claim_batches", "reclaim_lease", "release_lease", "requeue", "sweep"), 1),

@@ -1,4 +1,4 @@
-"""Triggers as they should be: who wants to know, what happened, and what was started for it."""
+"""The expected behaviour of triggers: subscriptions, occurrences, and the processes started for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 Name = tuple[str, str]
 """Owner and key; the owner is empty for the host."""
 REJECTED = "?"
-"""Stands for a reason, whose text is not foretold."""
+"""Stands for a reason, whose text is not predicted."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -45,7 +45,7 @@ class Subscription:
     updated: int
     enabled: bool = True
     subscription_id: str = ""
-    """As the storage named it."""
+    """The id that the storage chose."""
 
     def told(self) -> TriggerSubscription:
         return TriggerSubscription(
@@ -61,7 +61,7 @@ class Subscription:
 
 @dataclasses.dataclass(eq=False)
 class Happened:
-    """One occurrence, its first report, and its deliveries as they are now."""
+    """One occurrence, its first report, and its current deliveries."""
 
     request: OccurrenceRequest
     at: int
@@ -78,7 +78,7 @@ class Happened:
 
 
 class TriggerModel:
-    """Subscriptions, occurrences, and the processes and grants that come of them."""
+    """Subscriptions, occurrences, and the processes and grants made from them."""
 
     def __init__(self, processes: ProcessModel) -> None:
         self.processes = processes
@@ -92,7 +92,7 @@ class TriggerModel:
         self.grants: set[tuple[str, str]] = set()
 
     def register(self, draft: TriggerDraft, operation: str | None, made_id: str, now: int) -> RegisteredTrigger:
-        """Register; what is new gets the id that the storage made."""
+        """Register; a new subscription gets the id that the storage made."""
 
         def apply() -> RegisteredTrigger:
             name = name_of(draft.owner, draft.key)
@@ -159,7 +159,7 @@ class TriggerModel:
         return forgotten
 
     def emit(self, request: OccurrenceRequest, answer: EmitReport | None, now: int) -> EmitReport:
-        """Emit; the names of what is new are taken from the answer."""
+        """Emit; the ids of new rows are taken from the storage's result."""
         place = (request.source_type, request.source_key, request.idempotency_key)
         known = self.occurrences.get(place)
         if known is not None:
@@ -203,7 +203,7 @@ class TriggerModel:
         return again
 
     def prune(self, before: int) -> list[str]:
-        """Forget old occurrences of which nothing runs, and return which, the oldest first."""
+        """Forget old occurrences without running processes, and return them, oldest first."""
         running = {each.process_id for each in self.processes.processes.values() if each.is_running}
         gone = {
             place: each
@@ -214,7 +214,7 @@ class TriggerModel:
         return [each.occurrence_id for each in sorted(gone.values(), key=lambda each: each.at)]
 
     def _once(self, operation: str | None, request: object, apply: Callable[[], T], now: int) -> T:
-        """Carry a change out, or return what was answered to it before."""
+        """Apply a change, or return its earlier result."""
         if operation is None:
             return apply()
         known = self.receipts.get(operation)
@@ -281,12 +281,12 @@ class TriggerModel:
 
 
 def name_of(owner: TriggerOwner, key: str) -> Name:
-    """Return what tells subscriptions apart."""
+    """Return the identity of a subscription."""
     return ("" if isinstance(owner, HostOriginator) else owner.scope.session_id), key
 
 
 def _definition(draft: TriggerDraft) -> TriggerDraft:
-    """Return what makes two definitions the same: all of it but the frame of the owner."""
+    """Return what makes two definitions equal: all of it except the frame of the owner."""
     if isinstance(draft.owner, SessionOriginator):
         scope = msgspec.structs.replace(draft.owner.scope, agent_frame_id=None)
         return msgspec.structs.replace(draft, owner=SessionOriginator(scope=scope))

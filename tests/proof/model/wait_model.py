@@ -1,4 +1,4 @@
-"""Durable waits as they should be: the first resolution wins."""
+"""The expected behaviour of durable waits: the first resolution wins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.proof.model.kit import Refused
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Key:
-    """One key, good for one life of its owner. Two of the same wait are the same object."""
+    """One key, valid for one life of its owner. Two keys of the same wait are the same object."""
 
     scope: ExecutionScope
     identity: WaitIdentity
@@ -49,11 +49,11 @@ class Wait:
 
 
 class WaitModel:
-    """All waits. Which sessions and processes there are is told from outside."""
+    """All waits. The machine adds and removes the sessions and processes."""
 
     def __init__(self) -> None:
         self.lives: dict[str, int] = {}
-        """For each session and process that there is, a number that no other life or generation of it had."""
+        """For each existing session and process, a number that no other life or generation of it had."""
         self.deleted: set[str] = set()
         self.reasons: dict[str, int] = {}
         """For each process, how often a wait of it was resolved."""
@@ -67,7 +67,7 @@ class WaitModel:
         self.reasons[name] = 0
 
     def remove_owner(self, name: str) -> None:
-        """A session is deleted, or a process pruned: its waits go."""
+        """A session is deleted, or a process pruned: its waits are removed."""
         del self.lives[name]
         self.deleted.add(name)
         self._drop(name)
@@ -90,7 +90,7 @@ class WaitModel:
         return self._keys.setdefault((scope, identity, life), Key(scope, identity, life))
 
     def lives_of(self, key: Key) -> bool:
-        """Say whether the owner of a key is still the one of the key, and the key not revoked."""
+        """Return whether the owner of a key still exists in the same life, and the key is not revoked."""
         name = owner_of(key.scope)
         return name is None or self.lives.get(name) == key.life
 
@@ -121,7 +121,7 @@ class WaitModel:
         ]
 
     def due(self, now: int) -> list[Wait]:
-        """Return the waits whose deadline has passed, the earliest first."""
+        """Return the waits whose deadline has passed, earliest first."""
         over = [
             (wait.deadline, wait)
             for wait in self.waits.values()

@@ -1,4 +1,4 @@
-"""Rules about durable waits, with keys of the past among the good ones."""
+"""Rules about durable waits, with old keys among the valid ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ timeouts: Final = st.sampled_from((None, 0, 400, 1_000))
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """One key: what the storage gave out, and what the model remembers of it."""
+    """One key: the one the storage returned, and what the model remembers of it."""
 
     key: WaitKey
     known: Key
@@ -73,7 +73,7 @@ class WaitRules(SessionLife):
 
     @action(8, scope=scopes, identity=identities)
     def make_key(self, scope: ExecutionScope, identity: WaitIdentity) -> None:
-        """The same key during one life and generation of its owner, another one ever after."""
+        """The same key during one life and generation of its owner, and another one afterwards."""
 
         def model(got: WaitKey | None) -> WaitKey | None:
             known = self.waits.key(scope, identity)
@@ -121,7 +121,7 @@ class WaitRules(SessionLife):
 
     @action(2, when=lambda self: self.seen, which=recent, spoil=st.sampled_from(("cut", "turned", "other scope")))
     def tamper(self, which: int, spoil: str) -> None:
-        """Whatever is wrong with a key, the answer is that of a revoked one, and nothing is written."""
+        """Any defect of a key is reported like a revoked key, and nothing is written."""
         seen = self._seen(which)
 
         def spoilt(side: Side) -> WaitKey | str:
@@ -140,7 +140,7 @@ class WaitRules(SessionLife):
 
     @action(3, when=lambda self: self.seen, which=recent, timeout_ms=timeouts)
     def wait_impatiently(self, which: int, timeout_ms: int | None) -> None:
-        """Wait without any patience: what is resolved is told, and a deadline is set all the same."""
+        """Wait with a timeout of zero: a resolution is returned, and a deadline is set anyway."""
         seen = self._seen(which)
 
         def model(_: Resolution | None) -> Resolution:
@@ -149,7 +149,7 @@ class WaitRules(SessionLife):
                 raise Refused("WaitTimedOut")
             return known.resolution
 
-        # One who waits may time out what is over, or give up before looking: the model must know which.
+        # A waiter may time out an overdue wait, or give up before reading: the model must know which.
         if seen.known in [each.key for each in self.waits.due(self.now_ms)] or timeout_ms == 0:
             return
         self.step(
@@ -204,7 +204,7 @@ class WaitRules(SessionLife):
 
     @action(1)
     def end_and_prune(self) -> None:
-        """End the process and prune it, with which its waits go."""
+        """End the process and prune it, which removes its waits."""
         if PROCESS in self.waits.lives:
             self.step("prune_process", lambda side: _ended(side, self.now_ms), lambda _: True)
             self.waits.remove_owner(PROCESS)
@@ -233,7 +233,7 @@ def _shown(side: Side, key: WaitKey, *, as_text: bool) -> WaitKey | str:
 
 
 async def _pending(side: Side, scope: ExecutionScope | None) -> list[object]:
-    """Return what is pending; the order is that of ids, which each database makes for itself."""
+    """Return what is pending; the order is that of ids, which each database makes separately."""
     found = await side.storage.waits.pending(scope=scope)
     assert [each.key_id for each in found] == sorted(each.key_id for each in found)
     return sorted((plain(each) for each in found), key=repr)
@@ -244,7 +244,7 @@ async def _registered(side: Side) -> bool:
 
 
 async def _reasons(side: Side) -> int:
-    """Return how many reasons there are to run the process: each resolution of one of its waits is one."""
+    """Return how many reasons there are to run the process: one for each resolution of its waits."""
     claimed = await side.storage.process_leases.claim("p", owner("worker"), ttl_ms=0)
     assert isinstance(claimed, ProcessAcquired)
     return claimed.wake_seq

@@ -1,4 +1,4 @@
-"""Rules about processes as far as they reach sessions: an event, its wake, and the batch that delivers it."""
+"""Rules about processes as far as they concern sessions: an event, its wake, and the batch that delivers it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.proof.model.world import Side, World
 
 PROCESS_IDS: Final = ("p0", "p1")
 process_ids: Final = st.sampled_from((*PROCESS_IDS[:1] * 2, *PROCESS_IDS))
-Told = tuple[int, str, str | None, str, bool]
-"""The number of an event, what became of its wake, the batch and the id of the wake, and whether it is a replay."""
+Appended = tuple[int, str, str | None, str, bool]
+"""The number of an event, the state of its wake, the batch and the id of the wake, and whether it is a replay."""
 
 
 @dataclasses.dataclass
@@ -34,12 +34,12 @@ class WakeOf:
     batch_id: str | None
     wake_id: str
     session: object
-    """The very session it was queued for, or None."""
+    """The session object it was queued for, or None."""
 
 
 @dataclasses.dataclass
 class Process:
-    """A process that tells a session its news."""
+    """A process that wakes a session with news."""
 
     target: str | None
     wakes: list[WakeOf] = dataclasses.field(default_factory=list)
@@ -47,7 +47,7 @@ class Process:
 
 
 class WakeRules(QueueRules):
-    """Register, append, and see what became of each wake."""
+    """Register, append, and follow each wake."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -70,14 +70,14 @@ class WakeRules(QueueRules):
         key=st.sampled_from((None, None, "k")),
         target=st.sampled_from((None, None, *SESSION_IDS)),
     )
-    def tell(self, process_id: str, text: str, key: str | None, target: str | None) -> None:
-        told = self.step(
-            "tell",
-            lambda side: _tell(side, process_id, text, key, target),
-            lambda got: self._told(process_id, text, key, target, got),
+    def append_news(self, process_id: str, text: str, key: str | None, target: str | None) -> None:
+        appended = self.step(
+            "append_news",
+            lambda side: _append_news(side, process_id, text, key, target),
+            lambda got: self._appended(process_id, text, key, target, got),
         )
-        if told is not None:
-            self.count("tell:replayed" if told[4] else f"tell:{told[1]}")
+        if appended is not None:
+            self.count("append_news:replayed" if appended[4] else f"append_news:{appended[1]}")
 
     @action(2, process_id=process_ids)
     def look_at_open_wakes(self, process_id: str) -> None:
@@ -85,7 +85,7 @@ class WakeRules(QueueRules):
 
     @invariant()
     def wakes_are_conserved(self) -> None:
-        """Every wake that is queued has its batch, in the queue or among the dead letters; and no other wake has."""
+        """Every queued wake has its batch, in the queue or among the dead letters; no other wake has one."""
         for each in self.processes.values():
             for wake in each.wakes:
                 self._refresh(wake)
@@ -101,22 +101,24 @@ class WakeRules(QueueRules):
                 self._refresh(wake)
                 if _is_queued(wake) and wake.session is self.sessions.live.get(session_id):
                     wake.state = WakeState.UNDELIVERABLE
-            # Also where there is no session of the id: deleting it says that nobody is to be woken under it.
+            # Also where no session of the id exists: deleting it revokes future wakes under the id.
             if each.target == session_id:
                 each.target = None
         return super().forget_session(session_id)
 
     def _registered(self, process_id: str, target: str) -> str:
-        # A target that is gone by now is kept all the same, as a session of that id may be created again.
+        # A target that is gone by now is kept anyway, as a session of that id may be created again.
         self.processes.setdefault(process_id, Process(target))
         return process_id
 
-    def _told(self, process_id: str, text: str, key: str | None, named: str | None, got: Told | None) -> Told:
+    def _appended(
+        self, process_id: str, text: str, key: str | None, named: str | None, got: Appended | None
+    ) -> Appended:
         known = self.processes.get(process_id)
         if known is None:
             raise Refused("ProcessNotFound", process_id=process_id)
         if key is not None and key in known.keyed:
-            # Whom the event wakes is no part of its content: the first stands.
+            # The target of the event is not part of its content: the first one stays.
             first_text, wake = known.keyed[key]
             if first_text != text:
                 raise Refused("EventConflict", process_id=process_id)
@@ -129,7 +131,7 @@ class WakeRules(QueueRules):
             known.keyed[key] = (text, wake)
         return (wake.sequence, wake.state.value, wake.batch_id, wake.wake_id, False)
 
-    def _wake(self, process_id: str, text: str, target: str | None, sequence: int, got: Told) -> WakeOf:
+    def _wake(self, process_id: str, text: str, target: str | None, sequence: int, got: Appended) -> WakeOf:
         wake_id, batch_id = got[3], got[2]
         if target is None or target not in self.sessions.live:
             state = WakeState.NO_TARGET if target is None else WakeState.UNDELIVERABLE
@@ -148,7 +150,7 @@ class WakeRules(QueueRules):
         return WakeOf(sequence, WakeState.QUEUED, batch_id, wake_id, self.sessions.live[target])
 
     def _refresh(self, wake: WakeOf) -> None:
-        """See whether the batch of a wake was consumed or cancelled meanwhile, which acknowledges it."""
+        """Check whether the batch of a wake was consumed or cancelled meanwhile, which acknowledges it."""
         for session_id, state in self.sessions.live.items():
             if _is_queued(wake) and wake.session is state and wake.batch_id in self.queues.of(session_id).settled:
                 wake.state = WakeState.ACKNOWLEDGED
@@ -169,7 +171,7 @@ def _is_queued(wake: WakeOf) -> bool:
 
 
 def _batch(session_id: str, batch_id: str, payload: ProcessWake, now_ms: int) -> Batch:
-    """Return the batch of a wake; its row number shows when it is first listed."""
+    """Return the batch of a wake; its row number is known when it is first listed."""
     return Batch(
         session_id=session_id,
         batch_id=batch_id,
@@ -189,7 +191,7 @@ async def _register(side: Side, draft: Registration) -> str:
     return (await side.storage.processes.register(draft)).record.process_id
 
 
-async def _tell(side: Side, process_id: str, text: str, key: str | None, target: str | None) -> Told:
+async def _append_news(side: Side, process_id: str, text: str, key: str | None, target: str | None) -> Appended:
     answer = await side.storage.events.append(process_id, news(text, key=key, wake=target))
     wake = answer.wake
     assert wake is not None

@@ -1,4 +1,4 @@
-"""Both backends, side by side on one clock: opened once for a run of a machine, emptied for each of its examples."""
+"""Both backends side by side on one clock: opened once for a run of a machine, emptied for each of its examples."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tests.proof.model.rows import Dump, comparable
 T = TypeVar("T")
 
 HANDS: Final = 2
-"""How many storages are open on each database, so that what one remembers can be out of date."""
+"""How many storages are open on each database, so that the cache of one can be out of date."""
 KEPT_TABLES: Final = ("lash_migrations", "lash_secrets")
-"""What a storage makes once and then remembers."""
+"""Values that a storage makes once and then caches."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What an operation returned, in symbols."""
+    """The result of an operation, in symbols."""
 
     value: object
 
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """The error that an operation raised: its class, its text and its fields, in symbols."""
+    """The error of an operation: its class, its text and its fields, in symbols."""
 
     kind: str
     text: str
@@ -45,7 +45,7 @@ Operation = Callable[["Side"], Awaitable[object]]
 
 
 class Side:
-    """One backend: its storages, a connection past them, and the names of what it made up."""
+    """One backend: its storages, a connection past them, and the ids that it made."""
 
     def __init__(self, harness: URLHarness, control: Control) -> None:
         self.harness = harness
@@ -61,7 +61,7 @@ class Side:
 
     @property
     def storage(self) -> Storage:
-        """The storage whose turn it is."""
+        """The storage that runs the next operation."""
         return self.storages[self.hand]
 
     def own(self, value: T) -> T:
@@ -69,19 +69,19 @@ class Side:
         return self.names.own(value)
 
     async def open(self, **options: Unpack[OpenOptions]) -> None:
-        """Open every storage anew, after closing those that are open."""
+        """Close every open storage and open it again."""
         first = await self.harness.reopen(**options)
         self.storages = [first, *[await self.harness.open(**options) for _ in range(HANDS - 1)]]
         assert isinstance(first, HasRows)
         self.tables = tuple(table for table in first.rows.tables if table.name not in KEPT_TABLES)
 
     async def begin(self) -> None:
-        """Empty the database and forget all names."""
+        """Empty the database and forget all ids."""
         await self.control.empty([table.name for table in self.tables])
         self.names = Names()
 
     async def run(self, operation: Operation) -> Answer | Refusal:
-        """Do it, and return the answer or the refusal in symbols; an error that is not lash's goes through."""
+        """Run the operation, and return the result or the refusal in symbols; errors from outside lash propagate."""
         try:
             return Answer(self.names.symbolic(await operation(self)))
         except LashError as error:
@@ -89,7 +89,7 @@ class Side:
             return Refusal(type(error).__name__, text, facts)
 
     async def dump(self, left_out: Collection[tuple[str, str]]) -> Dump:
-        """Return all rows, as they can be compared with those of another side."""
+        """Return all rows, comparable with those of another side."""
         found = {table: await self.control.select(table) for table in self.tables}
         return comparable(found, self.names, left_out)
 
@@ -104,9 +104,9 @@ class World:
         self.now_ms = START_MS
         self.hand = 0
         self.example = 0
-        """How many examples were begun. A name made with it is the same on both sides, and new to every cache."""
+        """The number of examples so far. A name made with it is the same on both sides, and new to every cache."""
         self.steps = 0
-        """How many operations were done, on both sides each."""
+        """The number of operations, on each side."""
         self.reached: Counter[str] = Counter()
         """How often each class of operations was reached."""
 
@@ -121,12 +121,12 @@ class World:
         self.run(self._on_all(Side.begin))
 
     def both(self, operation: Operation) -> list[Answer | Refusal]:
-        """Do the same on every side, one after the other."""
+        """Run the operation on every side, one after the other."""
         self.steps += 1
         return self.run(self._on_all(lambda side: side.run(operation)))
 
     def use_hand(self, hand: int) -> None:
-        """Let the following operations come from this storage of each side."""
+        """Run the following operations on this storage of each side."""
         self.hand = hand
         for side in self.sides:
             side.hand = hand
@@ -136,13 +136,13 @@ class World:
         self.run(self._on_all(lambda side: side.open(**self._options)))
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clocks of all sides; back, too."""
+        """Move the clocks of all sides, forward or back."""
         self.now_ms += milliseconds
         if milliseconds:
             self.run(self._on_all(lambda side: side.harness.clock.advance(milliseconds)))
 
     def dumps(self, left_out: Collection[tuple[str, str]]) -> list[Dump]:
-        """Return all rows of every side, but for columns that cannot be compared."""
+        """Return all rows of every side, except columns that cannot be compared."""
         return self.run(self._on_all(lambda side: side.dump(left_out)))
 
     async def close(self) -> None:
@@ -155,7 +155,7 @@ class World:
 
 
 def open_world(runner: asyncio.Runner, sqlite_url: str, postgres_url: str, **options: Unpack[OpenOptions]) -> World:
-    """Open both backends; ``World.close`` ends it."""
+    """Open both backends; ``World.close`` closes them."""
     control = PostgresControl(postgres_url)
     sides = [
         Side(URLHarness("sqlite", sqlite_url, ManualClock()), SQLiteControl(sqlite_url)),

@@ -1,4 +1,4 @@
-"""Secrets stay where they belong: no message, traceback, text form, log or export shows one."""
+"""Secrets do not leak: no message, traceback, repr, log or export contains one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORMS = tuple({CANARY, quote(CANARY, safe=""), quote(CANARY), CANARY.split("@", 
 
 
 def shown(error: BaseException) -> str:
-    """Return all that a program may print of an error: its text, its form and its whole chain with their notes."""
+    """Return everything that a program may print of an error: its text, its repr and its whole chain with notes."""
     lines = traceback.format_exception(error)
     chain: list[BaseException | None] = [error]
     while chain[-1] is not None:
@@ -47,7 +47,7 @@ def assert_hidden(*texts: str) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Whatever any logger says at any level is looked through after the test."""
+    """All log output, at any level, is searched after the test."""
     caplog.set_level(logging.DEBUG)
     yield
     assert_hidden(caplog.text)
@@ -66,7 +66,7 @@ def role_url(postgres_server: PostgresServer, postgres_storage_url: str) -> Iter
 
 
 def changed(url: str, *, port: int | None = None, host: str | None = None, path: str | None = None, **more: str) -> str:
-    """Return the URL with another place to connect to."""
+    """Return the URL with another address."""
     parts = urlsplit(url)
     user, _, place = parts.netloc.rpartition("@")
     old_host, _, old_port = place.partition(":")
@@ -76,7 +76,7 @@ def changed(url: str, *, port: int | None = None, host: str | None = None, path:
 
 
 def wrong_urls(url: str) -> Iterator[str]:
-    """Return URLs that lead nowhere, each in another way, all with the password in them."""
+    """Return URLs that cannot connect, each for another reason, all containing the password."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield changed(url, host="127.0.0.1", port=taken.getsockname()[1])
@@ -112,12 +112,12 @@ async def test_no_failure_to_connect_shows_the_password(role_url: str, number: i
 
 
 def changed_timeout(url: str) -> str:
-    """Shorten what would be tried for long."""
+    """Shorten retries and timeouts."""
     return f"{url}&connect_timeout_s=2" if url.startswith("postgresql://") and "nonsense=1" not in url else url
 
 
 async def test_an_open_storage_shows_no_password(role_url: str) -> None:
-    """Neither the text form of anything that is reachable from it, nor what it says when its server goes away."""
+    """Neither the repr of any object reachable from it, nor its errors after its server is gone."""
     async with _app(role_url) as app:
         storage = app.storage
         assert_hidden(repr(app), repr(storage), str(storage), *(repr(part) for part in _parts(storage)))
@@ -142,16 +142,16 @@ async def _app(url: str) -> AsyncIterator[lash.App]:
 
 
 def _parts(storage: object) -> list[object]:
-    """Return what hangs on an object, two steps deep."""
+    """Return the objects that an object refers to, two levels deep."""
     first = list(vars(storage).values()) if hasattr(storage, "__dict__") else []
     second = [inner for part in first if hasattr(part, "__dict__") for inner in vars(part).values()]
-    # The driver's own pool keeps what it connects with, and shows none of it.
+    # The driver's own pool keeps its connection arguments, and prints none of them.
     return [part for part in [*first, *second] if not isinstance(part, str)]
 
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_the_secret_of_the_waits_is_in_no_answer(backend_url: str) -> None:
-    """Whatever is asked or done, the key with which waits are signed is never told; a session takes none along."""
+    """No call reveals the key that signs waits, and an exported session does not contain it."""
     async with await lash.open(backend_url) as storage:
         known = await fill_everything(storage)
         ((secret,),) = await raw(backend_url, "SELECT secret FROM lash_secrets")
@@ -167,7 +167,7 @@ async def test_the_secret_of_the_waits_is_in_no_answer(backend_url: str) -> None
 
 
 async def test_a_refused_move_says_nothing_of_the_password(role_url: str) -> None:
-    """A target that cannot be used is named without its password."""
+    """The error names an unusable target without its password."""
     async with await lash.open(role_url) as source, await lash.open(role_url) as same:
         with pytest.raises(lash.LashError) as caught:
             await move_storage(source, same)
@@ -176,7 +176,7 @@ async def test_a_refused_move_says_nothing_of_the_password(role_url: str) -> Non
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "http://no-such-host.invalid", "nonsense://x"])
 async def test_no_failure_of_s3_shows_its_keys(endpoint: str) -> None:
-    """Neither the store nor its errors."""
+    """Neither the repr of the store nor its errors."""
     try:
         store = S3Bytes(
             "bucket",
@@ -197,7 +197,7 @@ async def test_no_failure_of_s3_shows_its_keys(endpoint: str) -> None:
 
 
 async def test_a_pool_of_the_caller_is_not_described(role_url: str) -> None:
-    """What lash says about a pool that it was given does not tell how that connects."""
+    """Messages about a pool of the caller do not reveal how it connects."""
     parts = urlsplit(role_url)
     pool = await asyncpg.create_pool(urlunsplit(parts._replace(query="")), min_size=0, max_size=1)
     async with await lash.open(role_url, pool=pool) as storage:

@@ -1,7 +1,7 @@
-"""A worker under steady load, which tidies up after itself and tells how it is.
+"""A worker under steady load, which prunes its data and reports measurements.
 
 ``python -m tests.proof.soak.program URL`` works in rounds. In the middle of each stretch of rounds it prints a
-sample; at the end of each it lets everything finish, removes all that retention may remove, prints a sample and
+sample; at the end of each it waits until all work is done, prunes all that retention allows, prints a sample and
 waits for a line: ``go`` for another stretch, anything else to end.
 """
 
@@ -31,7 +31,7 @@ ROUNDS: Final = 8
 """How many rounds are in a stretch."""
 CHATS: Final = 4
 TURNS: Final = 12
-"""After how many turns a session is deleted and begun anew."""
+"""After how many turns a session is deleted and created again."""
 OPTIONS: Final = lash.WorkerOptions(maintenance_s=0.5, keep_ended_processes_s=5, poll_s=0.5)
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _PATIENCE_S: Final = 60
@@ -66,7 +66,7 @@ def build(url: str) -> tuple[lash.App, lash.ProcessDefinition[[], str]]:
 
 
 class Load:
-    """Rounds of work, and how long the turns took."""
+    """Rounds of work, and the durations of the turns."""
 
     def __init__(self, app: lash.App, errand: lash.ProcessDefinition[[], str]) -> None:
         self._app = app
@@ -77,7 +77,7 @@ class Load:
         self.turns_ms: list[float] = []
 
     async def round(self) -> None:
-        """Do one of everything, side by side."""
+        """Run one operation of each kind, concurrently."""
         self.rounds += 1
         async with asyncio.TaskGroup() as group:
             for chat in range(CHATS):
@@ -105,7 +105,7 @@ class Load:
             await self._app.handle(process_id).result(timeout_s=_PATIENCE_S)
 
     async def _set_once(self) -> None:
-        """Record an effect and resolve a wait that belong to nobody, and forget the effect."""
+        """Record an effect and resolve a wait without an owner, and forget the effect."""
         scope = OperationScope(operation_id=f"o{next(self._numbers)}")
         decision = await self._storage.effects.begin(effect(scope=scope), lash.current_owner(), ttl_ms=60_000)
         await self._storage.effects.finish(claimed(decision), "x" * 500)
@@ -114,7 +114,7 @@ class Load:
         await self._storage.waits.resolve(key, Resolved(value="x" * 500))
 
     async def tidy(self) -> None:
-        """Wait until nothing is queued, then remove everything that an operator may remove."""
+        """Wait until nothing is queued, then prune everything that an operator may prune."""
         storage = self._storage
         for chat in range(CHATS):
             await until(functools.partial(self._is_answered, f"chat-{chat}"))
@@ -124,7 +124,7 @@ class Load:
         feed = await self._end_of_feed()
         while (await storage.processes.prune(ended_before_ms=later_ms, through_cursor=None)).more:
             pass
-        # What the pruning itself has added is behind the cursor, and stays until the next time.
+        # Changes added by the pruning itself are behind the cursor, and stay until the next time.
         await storage.processes.prune(ended_before_ms=0, through_cursor=feed)
         while (await storage.occurrences.prune(before_ms=later_ms)).more:
             pass
@@ -148,7 +148,7 @@ class Load:
         return not await self._storage.queue.list(session_id)
 
     def sample(self, *, at_rest: bool) -> Inside:
-        """Look at this process from the inside."""
+        """Measure this process from the inside."""
         turns, self.turns_ms = sorted(self.turns_ms), []
         return Inside(
             at_rest=at_rest,
@@ -172,7 +172,7 @@ async def soak(url: str) -> None:
                 if number == ROUNDS // 2:
                     _say(load.sample(at_rest=False))
             await load.tidy()
-            # What has just ended leaves its last tasks behind for a moment.
+            # Work that has just ended leaves its last tasks behind for a moment.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.Event().wait(), 0.1)
             _say(load.sample(at_rest=True))

@@ -1,4 +1,4 @@
-"""What is measured of a worker under load, and by which figures it counts as bounded."""
+"""The measurements of a worker under load, and the bounds that they must keep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 GROWING: Final[Mapping[str, str]] = {
-    "lash_process_tombstones": "a small row for each pruned process tells that there was one",
+    "lash_process_tombstones": "a small row for each pruned process records that it existed",
 }
 """The tables that grow by design, with the reason."""
 MEMORY_GROWTH_BYTES: Final = 16 * 1024 * 1024
@@ -18,11 +18,11 @@ LOG_BYTES: Final = 32 * 1024 * 1024
 ROWS: Final = 8
 FILES: Final = 4
 TASKS: Final = 4
-"""How much more there may be at rest, however long the load was on; and how large the write-ahead log may be."""
+"""How much more there may be at rest, however long the load lasted; and the maximum size of the write-ahead log."""
 
 
 class Inside(msgspec.Struct, frozen=True, kw_only=True):
-    """What the worker tells of itself."""
+    """The worker's own measurements."""
 
     at_rest: bool
     rounds: int
@@ -36,7 +36,7 @@ class Inside(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Sample:
-    """What the worker tells of itself, and what is seen of its database at that moment."""
+    """The worker's own measurements, and those of its database at that moment."""
 
     inside: Inside
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class Sample:
 def unbounded(samples: Sequence[Sample]) -> list[str]:
     """Return what has grown beyond its bound, between the first third of the samples at rest and the last.
 
-    Everything was removed that retention may remove, so what grows then grows for ever. The very first rest is left
-    out: caches and pools fill before it.
+    All prunable rows were pruned, so anything that still grows is unbounded. The first rest is left out:
+    caches and pools fill before it.
     """
     rests = [sample for sample in samples if sample.inside.at_rest][1:]
     third = max(1, len(rests) // 3)

@@ -1,4 +1,4 @@
-"""A database that can be put back to where it was: what a sweep starts from at every point."""
+"""A database that can be reset to a saved state, from which a sweep starts at every point."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Lines = tuple[str, ...]
 
 
 class Bench(Protocol):
-    """One database, the state that was kept of it, and storages with a seam below them."""
+    """One database, its saved state, and storages with a seam below them."""
 
     backend: str
 
@@ -38,27 +38,27 @@ class Bench(Protocol):
         ...
 
     async def lines(self) -> Lines:
-        """Return what is committed, seen from a connection of its own."""
+        """Return the committed rows, read on a separate connection."""
         ...
 
     async def keep(self) -> None:
-        """Keep the present state as the one to start from."""
+        """Save the current state as the one to start from."""
         ...
 
     async def restore(self) -> None:
-        """Go back to the state that was kept."""
+        """Go back to the saved state."""
         ...
 
     async def note_numbers(self) -> None:
-        """Remember which numbers sequences have given when the operation was done once."""
+        """Remember the sequence numbers after the operation ran once."""
         ...
 
     async def align_numbers(self, *, done: bool) -> None:
-        """Let sequences go on as if nothing had failed: numbers that a failed try has used up are no difference."""
+        """Let sequences go on as if nothing had failed: numbers used by a failed try count as no difference."""
         ...
 
     async def problems(self) -> list[str]:
-        """Return what the database itself finds wrong."""
+        """Return the database's own integrity errors."""
         ...
 
 
@@ -78,7 +78,7 @@ class SQLiteBench:
         shutil.copyfile(empty, self._now)
 
     def clear(self) -> None:
-        """Begin anew, for another case."""
+        """Start again, for another case."""
         self._begin_with(self._empty)
         self.clock = ManualClock()
 
@@ -89,7 +89,7 @@ class SQLiteBench:
     @asynccontextmanager
     async def opened(self, seam: Seam) -> AsyncIterator[Storage]:
         harness = URLHarness(self.backend, self.url, self.clock)
-        # All the while: threads that read open their connections when they are first needed.
+        # For the whole run: reader threads open their connections on first use.
         with installed(seam):
             try:
                 yield await harness.open()
@@ -100,7 +100,7 @@ class SQLiteBench:
         return self.read()
 
     def read(self) -> Lines:
-        """Return what is committed; from any thread."""
+        """Return the committed rows; from any thread."""
         connection = apsw.Connection(str(self._now), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             connection.set_busy_timeout(15_000)
@@ -119,16 +119,16 @@ class SQLiteBench:
     def _begin_with(self, file: Path) -> None:
         for old in self._directory.glob(f"{self._now.name}*"):
             old.unlink()
-        # Another name each time: no process may mistake the new file for one that it has open.
+        # A new name each time: no process may mistake the new file for one that it has open.
         self._restored += 1
         self._now = self._directory / f"{self._restored}.db"
         shutil.copyfile(file, self._now)
 
     async def note_numbers(self) -> None:
-        """Do nothing: on SQLite a number that was not committed was not given."""
+        """Do nothing: on SQLite an uncommitted number is given again."""
 
     async def align_numbers(self, *, done: bool) -> None:
-        """Do nothing, likewise."""
+        """Do nothing, for the same reason."""
 
     async def problems(self) -> list[str]:
         connection = apsw.Connection(str(self._now), flags=apsw.SQLITE_OPEN_READWRITE)

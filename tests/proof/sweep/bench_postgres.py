@@ -17,12 +17,12 @@ from tests.proof.sweep.seam import Seam, installed
 
 
 class PostgresBench:
-    """A migrated schema, with functions beside it that keep all its rows and put them back."""
+    """A migrated schema, with functions that save all its rows and restore them."""
 
     backend = "postgres"
 
     def __init__(self, url: str) -> None:
-        # One connection: whoever does not give it back stops all that come after.
+        # One connection: a caller that does not return it blocks all later ones.
         self.url = with_parameters(url, max_size="1", acquire_timeout_s="5")
         self._harness = PostgresHarness(self.url)
         self._connection: asyncpg.Connection[asyncpg.Record]
@@ -34,7 +34,7 @@ class PostgresBench:
     @classmethod
     @asynccontextmanager
     async def made(cls, url: str) -> AsyncIterator[PostgresBench]:
-        """Put the functions into the database, if they are not there yet; they stay, as the database does."""
+        """Create the functions in the database unless they exist; they stay, as the database does."""
         bench = cls(url)
         parts = urlsplit(url)
         schema = dict(parse_qsl(parts.query))["schema"]
@@ -59,7 +59,7 @@ class PostgresBench:
         return tuple(str(row[0]) for row in await self._connection.fetch("SELECT line FROM sweep_kit.lines"))
 
     async def clear(self) -> None:
-        """Empty the storage and put its clock back, for another case."""
+        """Empty the storage and reset its clock, for another case."""
         await self._connection.execute("SELECT sweep_kit.clear()")
         await self.clock.advance(START_MS - self.clock.now_ms())
 
@@ -76,7 +76,7 @@ class PostgresBench:
         await self._connection.execute("SELECT sweep_kit.align_numbers($1)", done)
 
     async def problems(self) -> list[str]:
-        """Return transactions that somebody left open: there is nobody else on this database."""
+        """Return transactions that were left open: this database has no other clients."""
         query = """
             SELECT format('process %s is %s after %s', pid, state, query) FROM pg_stat_activity
             WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'
@@ -98,7 +98,7 @@ def _kit(schema: str, tables: Sequence[str]) -> str:
     def each(form: str, joined: str = "\n    ") -> str:
         return joined.join(form.format(schema=schema, table=table) for table in tables)
 
-    # Whatever the transaction, its id is another one: it is no part of a line.
+    # Transaction ids always differ, so they are left out of a line.
     line = """SELECT '{table} ' || (to_jsonb(t) - 'xid')::text AS line FROM "{schema}".{table} AS t"""
     return f"""
 CREATE SCHEMA sweep_kit;

@@ -1,4 +1,4 @@
-"""What a sweep case says: how the ground is laid, which call is struck, and what a second call is to answer."""
+"""A sweep case: how the storage is prepared, which call is struck, and the expected result of a second call."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ G = TypeVar("G")
 
 
 class Again(enum.Enum):
-    """What the same call answers when it was done before and nobody knew."""
+    """The result of the same call when the first one was applied without the caller knowing."""
 
     SAME = "same"
-    """The first answer, and nothing is written: the call is idempotent."""
-    TOLD = "told"
-    """Nothing is written, and the answer tells so: it was done already, nothing was left to do."""
+    """The first result, and nothing is written: the call is idempotent."""
+    REPORTED = "reported"
+    """Nothing is written, and the result reports it: it was done already, or nothing was left to do."""
     MORE = "more"
     """The contract makes it a new call, which writes again."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case(Generic[G]):
-    """One operation on prepared ground. What `ground` returns is handed to `call`, also in another process."""
+    """One operation on a prepared storage. The result of `ground` is passed to `call`, also in another process."""
 
     method: str
     """``Protocol.method``."""
@@ -38,11 +38,11 @@ class Case(Generic[G]):
     steps: str = ""
     """Why it may be seen half done: it is more than one transaction. Empty where it is one."""
     blur: str = ""
-    """What of a row is no difference, as a pattern; an empty one matches nothing."""
+    """A pattern for the parts of a row that may differ; an empty one matches nothing."""
     elusive: str = ""
     """Why a point may not be reached every time. Empty where each is."""
     lost: str = ""
-    """Why a call that repeats itself after a lost answer may answer like a second call. Empty where it may not."""
+    """Why a call that lash retries after a lost reply may return what a second call returns. Empty where it may not."""
 
     @property
     def name(self) -> str:
@@ -51,8 +51,8 @@ class Case(Generic[G]):
 
 AnyCase = Case[Any]
 
-REPEATED = "lash repeats it after a lost answer, and a repeated call is told what was done before (Storage)"
+REPEATED = "lash repeats it after a lost answer, and a repeated call returns what was done before (Storage)"
 
 
 async def bare(_storage: Storage, _clock: ManualClock) -> None:
-    """Lay no ground: an empty storage."""
+    """Prepare nothing: an empty storage."""

@@ -72,7 +72,7 @@ async def overdue(storage: Storage, clock: ManualClock) -> None:
 
 
 async def resolved(storage: Storage, clock: ManualClock) -> int:
-    """A wait of nobody's that was resolved before a moment."""
+    """A wait without an owner that was resolved before a moment."""
     await storage.waits.resolve(await key_of(storage, scope=OPERATION), YES)
     await clock.advance(1_000)
     return clock.now_ms()
@@ -89,14 +89,14 @@ EFFECTS: tuple[AnyCase, ...] = (
         method="EffectStore.begin",
         ground=grouped,
         call=lambda storage, _: storage.effects.begin(effect(group="g"), owner("ann"), ttl_ms=TTL),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="EffectStore.begin",
         variant="once",
         ground=session,
         call=lambda storage, _: storage.effects.begin(effect(), owner("ann"), ttl_ms=TTL, once=True),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="EffectStore.record",
@@ -140,7 +140,7 @@ EFFECTS: tuple[AnyCase, ...] = (
         method="EffectStore.release",
         ground=begun,
         call=lambda storage, claim: storage.effects.release(claim),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
@@ -153,7 +153,7 @@ EFFECTS: tuple[AnyCase, ...] = (
         method="EffectStore.retire",
         ground=settled,
         call=lambda storage, _: storage.effects.retire(TURN),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
@@ -181,22 +181,22 @@ WAITS: tuple[AnyCase, ...] = (
         method="WaitStore.resolve",
         ground=opened,
         call=lambda storage, key: storage.waits.resolve(key, YES),
-        again=Again.TOLD,
-        lost="its contract: a call whose connection was lost is told of its own resolution",
+        again=Again.REPORTED,
+        lost="its contract: a call whose connection was lost gets its own resolution",
     ),
     Case(
         method="WaitStore.resolve",
         variant="early",
         ground=keyed,
         call=lambda storage, key: storage.waits.resolve(key.text, YES),
-        again=Again.TOLD,
-        lost="its contract: a call whose connection was lost is told of its own resolution",
+        again=Again.REPORTED,
+        lost="its contract: a call whose connection was lost gets its own resolution",
     ),
     Case(
         method="WaitStore.cancel",
         ground=opened,
         call=lambda storage, key: storage.waits.cancel(key),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost="as resolve",
     ),
     Case(
@@ -216,14 +216,14 @@ WAITS: tuple[AnyCase, ...] = (
         method="WaitStore.expire",
         ground=overdue,
         call=lambda storage, _: storage.waits.expire(),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
         method="WaitStore.prune",
         ground=resolved,
         call=lambda storage, moment: storage.waits.prune(resolved_before_ms=moment),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
 )

@@ -21,7 +21,7 @@ SHOWN = (ActivityDraft(turn_id="t", payload={"text": "hel"}), ActivityDraft(turn
 
 
 async def nobody_owns(_entry: AttachmentEntry) -> bool:
-    """Say that whoever put an attachment is gone."""
+    """Report that the process that put an attachment is gone."""
     return True
 
 
@@ -34,7 +34,7 @@ async def session(storage: Storage, _clock: ManualClock) -> None:
 
 
 async def attached(storage: Storage, clock: ManualClock) -> AttachmentRef:
-    """An attachment that nobody committed, announced a while ago."""
+    """An attachment that no commit names, announced a while ago."""
     await created(storage)
     ref = await storage.attachments.put("s", b"picture", "image/png")
     await clock.advance(1_000)
@@ -48,7 +48,7 @@ async def shown(storage: Storage, clock: ManualClock) -> None:
 
 
 async def left_over(storage: Storage, clock: ManualClock) -> None:
-    """An environment that no process names and nobody has put for a day."""
+    """An environment that no process names and that was not put for a day."""
     await storage.artifacts.put_environment(ENVIRONMENT)
     await clock.advance(2 * DAY_MS)
 
@@ -94,7 +94,7 @@ ARTIFACTS: tuple[AnyCase, ...] = (
         method="ArtifactStore.delete",
         ground=kept,
         call=lambda storage, ref: storage.artifacts.delete("space", ref),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
 )
@@ -118,14 +118,14 @@ ATTACHMENTS: tuple[AnyCase, ...] = (
         method="AttachmentStore.forget",
         ground=attached,
         call=lambda storage, ref: storage.attachments.forget("s", ref.id),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
         method="AttachmentStore.sweep",
         ground=attached,
         call=lambda storage, _: storage.attachments.sweep(0, nobody_owns),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         steps="bytes may lie outside the database: a fence guards each phase of their deletion",
         blur=r'"version": ?\d+|"sweeper": ?("([^"\\]|\\.)*"|null)',
         lost=REPEATED,
@@ -137,25 +137,25 @@ MAINTENANCE: tuple[AnyCase, ...] = (
         method="Maintenance.collect_garbage",
         ground=left_over,
         call=lambda storage, _: storage.maintenance.collect_garbage(),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="Maintenance.prune_turns",
         ground=consumed,
         call=lambda storage, _: storage.maintenance.prune_turns(older_than_ms=500),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="Maintenance.prune_source_keys",
         ground=consumed,
         call=lambda storage, _: storage.maintenance.prune_source_keys(older_than_ms=500),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="Maintenance.prune_activity",
         ground=shown,
         call=lambda storage, _: storage.maintenance.prune_activity(),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
 )
 

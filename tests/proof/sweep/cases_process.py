@@ -28,7 +28,7 @@ from tests.factories.session import created, owner
 from tests.proof.sweep.case import REPEATED, Again, AnyCase, Case, bare
 
 TTL = 60_000
-GONE = Abandonment(message="nobody knows", evidence={"host": "lost"})
+GONE = Abandonment(message="the host is lost", evidence={"host": "lost"})
 
 
 async def session(storage: Storage, _clock: ManualClock) -> None:
@@ -36,14 +36,14 @@ async def session(storage: Storage, _clock: ManualClock) -> None:
 
 
 async def running(storage: Storage, _clock: ManualClock) -> None:
-    """A process that wakes a session with its news, takes a signal, and was granted to the session."""
+    """A process that wakes a session with its news, accepts a signal, and is granted to the session."""
     await created(storage)
     await storage.processes.register(process("p", NEWS, GO, wake_session_id="s"))
     await storage.grants.grant(granted("s"))
 
 
 async def with_parent(storage: Storage, clock: ManualClock) -> None:
-    """A process whose end wakes the one that started it, which is parked."""
+    """A process whose end wakes its parked parent."""
     lease, wake_seq = await leased(storage, clock)
     await storage.processes.register(child())
     await storage.process_leases.park(lease.fence, wake_seq=wake_seq, until_ms=None)
@@ -76,7 +76,7 @@ async def ended(storage: Storage, clock: ManualClock) -> int:
 
 
 async def leased(storage: Storage, clock: ManualClock) -> tuple[Lease, int]:
-    """The right to run a process, and how often it had been woken when it was given."""
+    """The lease of a process, and its number of wakes when the lease was taken."""
     await running(storage, clock)
     outcome = await storage.process_leases.claim("p", owner("w"), ttl_ms=TTL)
     await clock.advance(1_000)
@@ -97,7 +97,7 @@ PROCESSES: tuple[AnyCase, ...] = (
         method="ProcessStore.register",
         ground=session,
         call=lambda storage, _: storage.processes.register(process("p", NEWS, wake_session_id="s")),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
@@ -153,13 +153,13 @@ PROCESSES: tuple[AnyCase, ...] = (
         method="ProcessStore.prune",
         ground=ended,
         call=lambda storage, moment: storage.processes.prune(ended_before_ms=moment, through_cursor=None),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="ProcessStore.prune_changes",
         ground=ended,
         call=lambda storage, moment: storage.processes.prune_changes(before_ms=moment),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
 )
 
@@ -168,20 +168,20 @@ LEASES: tuple[AnyCase, ...] = (
         method="ProcessLeaseStore.claim",
         ground=running,
         call=lambda storage, _: storage.process_leases.claim("p", owner("w"), ttl_ms=TTL),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
         method="ProcessLeaseStore.register_and_claim",
         ground=bare,
         call=lambda storage, _: storage.process_leases.register_and_claim(process("p"), owner("w"), ttl_ms=TTL),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="ProcessLeaseStore.reclaim",
         ground=leased_by_the_dead,
         call=lambda storage, given: storage.process_leases.reclaim("p", given[1], observed=given[0], ttl_ms=TTL),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
@@ -194,7 +194,7 @@ LEASES: tuple[AnyCase, ...] = (
         method="ProcessLeaseStore.release",
         ground=leased,
         call=lambda storage, given: storage.process_leases.release(given[0].fence),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
@@ -216,7 +216,7 @@ EVENTS: tuple[AnyCase, ...] = (
         method="EventStore.append",
         ground=running,
         call=lambda storage, _: storage.events.append("p", news(key="k")),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
@@ -231,21 +231,21 @@ EVENTS: tuple[AnyCase, ...] = (
         variant="wait",
         ground=running,
         call=lambda storage, _: storage.events.append("p", event("signal.go", {"n": 1}, key="k")),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
         method="EventStore.signal",
         ground=parked,
         call=lambda storage, _: storage.events.signal("p", "go", signal_id="1", payload={"n": 1}),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
         method="EventStore.acknowledge_wake",
         ground=woken,
         call=lambda storage, sequence: storage.events.acknowledge_wake("p", sequence),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
 )
 
@@ -260,7 +260,7 @@ GRANTS: tuple[AnyCase, ...] = (
         method="GrantStore.revoke",
         ground=running,
         call=lambda storage, _: storage.grants.revoke(scope("s"), "p"),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="GrantStore.transfer",
@@ -272,7 +272,7 @@ GRANTS: tuple[AnyCase, ...] = (
         method="GrantStore.detach_session",
         ground=woken,
         call=lambda storage, _: storage.grants.detach_session("s"),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
 )
 

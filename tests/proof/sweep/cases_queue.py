@@ -26,7 +26,7 @@ async def waiting(storage: Storage, _clock: ManualClock) -> tuple[LeaseFence, li
 
 
 async def unleased(storage: Storage, _clock: ManualClock) -> None:
-    """Two batches that are claimed together, and a lease that nobody has."""
+    """Two batches that are claimed together, and a free lease."""
     await created(storage)
     await queued(storage, joining("1", source_key="k"), joining("2"), late("3"))
 
@@ -64,7 +64,7 @@ CASES: tuple[AnyCase, ...] = (
         method="QueueStore.enqueue",
         ground=session,
         call=lambda storage, _: storage.queue.enqueue(late("x", source_key="k")),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
@@ -85,20 +85,20 @@ CASES: tuple[AnyCase, ...] = (
         variant="due",
         ground=delayed,
         call=lambda storage, fence: storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         steps="on PostgreSQL work that became due is first marked as ready, which any claim may do for any other",
     ),
     Case(
         method="QueueStore.claim_turn",
         ground=unleased,
         call=lambda storage, _: storage.queue.claim_turn("s", owner("w"), ttl_ms=TTL),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="QueueStore.claim_command",
         ground=ordered,
         call=lambda storage, fence: storage.queue.claim_command(fence, ttl_ms=TTL),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="QueueStore.claim_batches",
@@ -106,7 +106,7 @@ CASES: tuple[AnyCase, ...] = (
         call=lambda storage, given: storage.queue.claim_batches(
             given[0], [batch.batch_id for batch in given[1]], ttl_ms=TTL
         ),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="QueueStore.renew",
@@ -118,7 +118,7 @@ CASES: tuple[AnyCase, ...] = (
         method="QueueStore.abandon",
         ground=taken,
         call=lambda storage, claim: storage.queue.abandon(claim, count_attempt=False),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
@@ -137,12 +137,12 @@ CASES: tuple[AnyCase, ...] = (
         method="QueueStore.discard",
         ground=buried,
         call=lambda storage, batch_id: storage.queue.discard("s", batch_id),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="QueueStore.cancel",
         ground=waiting,
         call=lambda storage, given: storage.queue.cancel("s", given[1][0].batch_id),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
 )

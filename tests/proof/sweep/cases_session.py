@@ -43,7 +43,7 @@ async def described(storage: Storage, _clock: ManualClock) -> SessionMeta:
 
 
 async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
-    """Everything that one commit can settle: input, a wake, effects, a checkpoint, usage, an attachment, the lease."""
+    """A commit with all possible parts: input, a wake, effects, a checkpoint, usage, an attachment, the lease."""
     await started(storage, "s", "a")
     await storage.processes.register(process("p", NEWS, wake_session_id="s"))
     await storage.events.append("p", news())
@@ -75,7 +75,7 @@ async def replacing(storage: Storage, clock: ManualClock) -> Commit:
 
 
 async def owning(storage: Storage, clock: ManualClock) -> None:
-    """A session that owns something of every kind, and a fork of it."""
+    """A session that owns one item of every kind, and a fork of it."""
     turn = await full_turn(storage, clock)
     await storage.session("s").commit(msgspec.structs.replace(turn, release=None))
     await storage.sessions.fork("s", "fork")
@@ -95,7 +95,7 @@ async def held(storage: Storage, clock: ManualClock) -> LeaseFence:
 
 
 async def held_by_the_dead(storage: Storage, _clock: ManualClock) -> tuple[Lease, LeaseOwner]:
-    """A lease of a process that is gone, and somebody who may take it."""
+    """A lease of a process that is gone, and a claimant that may take it."""
     await started(storage, "s")
     alive = current_process()
     assert alive is not None
@@ -114,20 +114,20 @@ CASES: tuple[AnyCase, ...] = (
         method="SessionStore.create",
         ground=bare,
         call=lambda storage, _: storage.sessions.create("s", name="n"),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
         method="SessionStore.fork",
         ground=branched,
         call=lambda storage, _: storage.sessions.fork("s", "fork", node_id="b"),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="SessionStore.delete",
         ground=owning,
         call=lambda storage, _: storage.sessions.delete("s"),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="Session.commit",
@@ -152,27 +152,27 @@ CASES: tuple[AnyCase, ...] = (
         method="Session.tombstone",
         ground=branched,
         call=lambda storage, _: storage.session("s").tombstone(["side"]),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="Session.vacuum",
         ground=tombstoned,
         call=lambda storage, _: storage.session("s").vacuum(),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
         method="LeaseStore.claim",
         ground=branched,
         call=lambda storage, _: storage.leases.claim("s", owner("w"), ttl_ms=TTL),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
         method="LeaseStore.reclaim",
         ground=held_by_the_dead,
         call=lambda storage, given: storage.leases.reclaim("s", given[1], observed=given[0], ttl_ms=TTL),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
@@ -185,7 +185,7 @@ CASES: tuple[AnyCase, ...] = (
         method="LeaseStore.release",
         ground=held,
         call=lambda storage, fence: storage.leases.release(fence, pause_ms=500),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
 )

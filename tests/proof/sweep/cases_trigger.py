@@ -93,7 +93,7 @@ TRIGGERS: tuple[AnyCase, ...] = (
         method="TriggerStore.register",
         ground=bare,
         call=lambda storage, _: storage.triggers.register(trigger()),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="TriggerStore.register",
@@ -137,13 +137,13 @@ TRIGGERS: tuple[AnyCase, ...] = (
         method="TriggerStore.delete_session",
         ground=of_a_session,
         call=lambda storage, _: storage.triggers.delete_session("s"),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="TriggerStore.prune_receipts",
         ground=forgettable,
         call=lambda storage, moment: storage.triggers.prune_receipts(before_ms=moment),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
 )
@@ -165,7 +165,7 @@ OCCURRENCES: tuple[AnyCase, ...] = (
         method="OccurrenceStore.prune",
         ground=past,
         call=lambda storage, moment: storage.occurrences.prune(before_ms=moment),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
 )
 
@@ -174,7 +174,7 @@ SCHEDULES: tuple[AnyCase, ...] = (
         method="ScheduleStore.register",
         ground=bare,
         call=lambda storage, _: storage.schedules.register(schedule()),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
@@ -205,20 +205,20 @@ SCHEDULES: tuple[AnyCase, ...] = (
         method="ScheduleStore.delete_session",
         ground=of_a_session,
         call=lambda storage, _: storage.schedules.delete_session("s"),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
     Case(
         method="ScheduleStore.prune_deleted",
         ground=unscheduled,
         call=lambda storage, moment: storage.schedules.prune_deleted(before_ms=moment),
-        again=Again.TOLD,
+        again=Again.REPORTED,
         lost=REPEATED,
     ),
     Case(
         method="ScheduleStore.fire_due",
         ground=due,
         call=lambda storage, _: storage.schedules.fire_due(),
-        again=Again.TOLD,
+        again=Again.REPORTED,
     ),
 )
 

@@ -20,7 +20,7 @@ from tests.proof.sweep.seam import Seam
 
 @pytest.fixture(scope="session")
 def killer() -> Iterator[Killer]:
-    """One warm process for the whole run, which forks those that are killed."""
+    """One warm process for the whole run, which forks the processes to be killed."""
     with Killer() as program:
         yield program
 
@@ -39,14 +39,14 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sqlite_bench(tmp_path: Path, empty_file: Path) -> Iterator[SQLiteBench]:
-    """A file that can be put back."""
+    """A file that can be reset."""
     with steady():
         yield SQLiteBench(tmp_path, empty_file)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_postgres_bench(reused_database: ReusedDatabase) -> AsyncIterator[PostgresBench]:
-    """A schema that can be put back; one for all cases, whose server then plans its statements once."""
+    """A schema that can be reset; one for all cases, so that the server plans its statements once."""
     async with PostgresBench.made(reused_database.url) as bench:
         yield bench
     reused_database.clean()
@@ -54,7 +54,7 @@ async def shared_postgres_bench(reused_database: ReusedDatabase) -> AsyncIterato
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def postgres_bench(shared_postgres_bench: PostgresBench) -> AsyncIterator[PostgresBench]:
-    """An empty schema that can be put back."""
+    """An empty schema that can be reset."""
     with steady():
         # The first storage brings the clock of the test with it.
         async with shared_postgres_bench.opened(Seam()):

@@ -1,4 +1,4 @@
-"""What may be left of an operation that was struck, and what must still work."""
+"""Checks what is left of a struck operation, and that the storage still works."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ G = TypeVar("G")
 
 
 async def judge(bench: Bench, storage: Storage, case: Case[G], learned: Learned[G], outcome: object) -> None:
-    # Through the writer, or through the only connection: it waits for what is under way, and finds what was left open.
-    assert not await storage.sessions.delete("nobody")
+    # Through the writer, or through the only connection: it waits for running work, and finds leftovers.
+    assert not await storage.sessions.delete("unknown")
     left = state_of(await bench.lines(), learned.known, case.blur)
     _check_left(case, learned, left, outcome)
     if left not in (learned.old, learned.new):
@@ -38,23 +38,25 @@ async def judge(bench: Bench, storage: Storage, case: Case[G], learned: Learned[
 
 
 def _check_left(case: Case[G], learned: Learned[G], left: State, outcome: object) -> None:
-    """Hold what is left, and what the caller was told, against what may be."""
+    """Compare the rows left, and the caller's result, with what is allowed."""
     assert left in learned.states, _mixture(learned, left)
     if isinstance(outcome, asyncio.CancelledError):
         return
     if not isinstance(outcome, BaseException) or answer_of(outcome, learned.known) == learned.answer:
-        told = answer_of(outcome, learned.known)
+        returned = answer_of(outcome, learned.known)
         assert left == learned.new, _mixture(learned, left)
-        assert told == learned.answer or _may_be_told(case, learned, told), f"{told}\ninstead of {learned.answer}"
+        assert returned == learned.answer or _may_return(case, learned, returned), (
+            f"{returned}\ninstead of {learned.answer}"
+        )
         return
     assert isinstance(outcome, LashError), outcome
     if left != learned.old and len(learned.states) == 2 and not case.elusive:
-        assert _is_unknown(outcome), f"it was done, and its caller was told {outcome!r} without outcome_unknown"
+        assert _is_unknown(outcome), f"it was done, and its caller got {outcome!r} without outcome_unknown"
 
 
-def _may_be_told(case: Case[G], learned: Learned[G], told: str) -> bool:
-    """Say whether a call that succeeded may have been told this, since lash itself has repeated it."""
-    return bool(case.lost) and (told == learned.again or len(learned.states) > 2)
+def _may_return(case: Case[G], learned: Learned[G], returned: str) -> bool:
+    """Return whether a successful call may have this result, because lash retried it."""
+    return bool(case.lost) and (returned == learned.again or len(learned.states) > 2)
 
 
 def _is_unknown(error: BaseException | None) -> bool:
@@ -62,7 +64,7 @@ def _is_unknown(error: BaseException | None) -> bool:
 
 
 async def _lasting_problems(bench: Bench) -> list[str]:
-    """Return what the database finds wrong, and still does after a moment."""
+    """Return integrity errors of the database that persist after a moment."""
     for _ in range(100):
         if not await bench.problems():
             return []

@@ -1,6 +1,6 @@
-"""Processes that are killed at a point of an operation: one that is warm, and forks a child for every kill.
+"""Processes that are killed at a point of an operation: a warm one forks a child for every kill.
 
-The program that answers requests is this module itself; `Killer` starts it and asks.
+This module is also the program that answers requests; `Killer` starts it and sends them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LENGTH = 8
 
 
 class Request(NamedTuple):
-    """Whom to kill, where, and at which operation."""
+    """Which process to kill, at which point, in which operation."""
 
     url: str
     now_ms: int
@@ -57,7 +57,7 @@ class Killer:
         self._program.stdout.close()
 
     def kill(self, request: Request) -> bool:
-        """Have a process run the operation, and say whether it was killed on the way; it may also have survived."""
+        """Run the operation in a process, and return whether it was killed on the way; it may also survive."""
         assert self._program.stdin is not None
         assert self._program.stdout is not None
         _send(self._program.stdin, pickle.dumps(request))
@@ -93,13 +93,13 @@ async def _operate(request: Request) -> None:
     with steady(), installed(seam):
         storage = await lash.open(request.url, clock=ManualClock(request.now_ms))
         seam.armed = True
-        # Whoever has not come to the point ends as without a fault, which may be with an error of its own.
+        # A child that did not reach the point ends as without a fault, possibly with its own error.
         with contextlib.suppress(lash.LashError):
             await CASES[request.name].call(storage, request.given)
 
 
 async def _warm_up() -> None:
-    """Load all that a storage needs; no thread of it is left when this returns."""
+    """Import everything that a storage needs; no thread of it is left when this returns."""
     with steady():
         async with await lash.open("sqlite://") as storage:
             await storage.sessions.create("s")

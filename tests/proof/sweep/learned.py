@@ -100,7 +100,7 @@ def _check_learned(case: Case[G], learned: Learned[G], second: object) -> None:
         assert not kept, f"{case.name}: a second call writes nothing"
     elif case.again is Again.SAME:
         assert (kept, same) == (True, True), difference(learned.new, learned.after_again, learned.answer, learned.again)
-    elif case.again is Again.TOLD:
+    elif case.again is Again.REPORTED:
         assert (kept, same) == (True, False), difference(
             learned.new, learned.after_again, learned.answer, learned.again
         )

@@ -1,4 +1,4 @@
-"""The sweep itself: an operation is struck at one point after the other, and what is left is judged."""
+"""The sweep: an operation is struck at one point after the other, and the result is checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POINT_LIMIT_S = 60
 
 
 async def sweep(bench: Bench, case: Case[G], killer: Killer) -> None:
-    """Strike at every chosen point, each on the same ground; all that went wrong is told together."""
+    """Strike at every chosen point, each from the same state; all failures are reported together."""
     learned = await learn(bench, case)
     failures: list[Exception] = []
     for point in chosen(case.name, learned):
@@ -44,7 +44,7 @@ async def _strike(bench: Bench, case: Case[G], learned: Learned[G], point: Strik
     async with bench.opened(seam) as storage:
         outcome, waits = await run_operation(seam, case.call(storage, learned.given), cancel_at=cancel_at)
         assert strike is None or seam.struck or case.elusive, "there is no such point"
-        # Whoever is cancelled gets the cancellation, unless the answer had already come.
+        # A cancelled caller gets the cancellation, unless the result had already arrived.
         assert cancel_at is None or isinstance(outcome, asyncio.CancelledError) or waits == cancel_at + 1, outcome
         await judge(bench, storage, case, learned, outcome)
 
