@@ -19,6 +19,10 @@ BEHIND = {
     "ByteStore": "the bytes in the database are behind AttachmentStore; other byte stores have no statements",
     "HintListener": "hints write nothing",
     "Hints": "hints write nothing",
+    "ObserverWatch": "waiting writes nothing",
+    "ProcessWaiter": "waiting writes nothing",
+    "ReplyWatch": "waiting writes nothing",
+    "SessionWaiter": "waiting writes nothing",
     "Storage": "the bundle of the others; closing it writes nothing",
 }
 """Protocols without cases of their own, and why; a port named `…Rows` is covered through its store."""
