@@ -1,4 +1,4 @@
-"""Rules that ask a real database: every query compiles on the schema that the migrations make."""
+"""Rules that use a real database: every query compiles on the schema that the migrations make."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def postgres_compiles(repository: Repository) -> Iterator[Finding]:
 
 
 async def postgres_findings(repository: Repository, url: str) -> list[Finding]:
-    """Do what `postgres_compiles` says, on the server at the URL, in a schema that is dropped afterwards."""
+    """Check as `postgres_compiles` does, on the server at the URL, in a schema that is dropped afterwards."""
     schema = f"lash_check_{secrets.token_hex(8)}"
     connection = await asyncpg.connect(url)
     try:

@@ -1,8 +1,7 @@
-"""Mutants of a module: each is the module with one small thing in it changed.
+"""Mutants of a module: each is the module with one small change.
 
-Messages are left alone (what is raised, any text with spaces, what a check, encoder or decoder calls the thing), and so
-are annotations, docstrings, asserts and the numbers that a module only names (its limits): their mutants say nothing
-about a decision.
+Not mutated, because they decide nothing: messages (raised errors, any text with spaces, the names that checks, encoders
+and decoders use in errors), annotations, docstrings, asserts, and the constants of a module (its limits).
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Mutant(msgspec.Struct, frozen=True):
 
 
 def mutants(path: Path, name: str) -> list[Mutant]:
-    """Return every mutant of a file, in the order of the text; ``name`` is what keys call the file."""
+    """Return every mutant of a file, in the order of the text; ``name`` is the name of the file in keys."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     seen: Counter[str] = Counter()
     found: list[Mutant] = []
@@ -92,7 +91,7 @@ def _way(tree: ast.AST, path: tuple[Step, ...]) -> list[ast.AST]:
 def _places(
     node: ast.AST, path: tuple[Step, ...], function: str, *, inside: bool
 ) -> Iterator[tuple[tuple[Step, ...], ast.AST, str, bool]]:
-    """Return every node that may be changed: the way to it, what it stands in, and whether that is a function."""
+    """Return every node that may be changed: its path, its parent, and whether it is inside a function."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         function = f"{function}.{node.name}" if function else node.name
         inside = inside or not isinstance(node, ast.ClassDef)
@@ -116,7 +115,7 @@ def _children(node: ast.AST) -> Iterator[tuple[Step, ast.AST]]:
 def _is_left_alone(parent: ast.AST, field: str, child: ast.AST) -> bool:
     if field in {"annotation", "returns", "decorator_list", "bases", "type_params"} or isinstance(child, ast.Assert):
         return True
-    # What is aliased or imported is a type; the arguments of a class are msgspec's; an index of a type is none.
+    # Not decisions: type aliases, imports, the keywords of a class (msgspec's), limits, labels and docstrings.
     aliased = isinstance(parent, ast.AnnAssign) and "TypeAlias" in ast.unparse(parent.annotation)
     of_class = isinstance(parent, ast.ClassDef) and field == "keywords"
     limit = isinstance(parent, ast.Module) and isinstance(child, ast.Assign | ast.AnnAssign) and _is_limit(child.value)
@@ -127,12 +126,12 @@ def _is_left_alone(parent: ast.AST, field: str, child: ast.AST) -> bool:
 
 
 def _names_things(function: ast.expr) -> bool:
-    """Say whether a function takes text only to name in a message what it is about."""
+    """Return True if a function takes text only for its error messages."""
     return isinstance(function, ast.Name) and function.id.lstrip("_").partition("_")[0] in {"check", "encode", "decode"}
 
 
 def _is_limit(value: ast.expr | None) -> bool:
-    """Say whether this is a number, or is calculated from numbers alone."""
+    """Return True if this is a number, or is calculated from numbers alone."""
     nodes = [] if value is None else list(ast.walk(value))
     numbers = all(isinstance(node.value, int | float) for node in nodes if isinstance(node, ast.Constant))
     return numbers and all(
@@ -169,7 +168,7 @@ def _logic(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _conditions(node: ast.AST) -> Iterator[ast.AST]:
-    """Turn round what is asked, where `_comparisons` and `_logic` do not."""
+    """Negate or remove conditions that `_comparisons` and `_logic` leave alone."""
     if isinstance(node, ast.If | ast.IfExp | ast.While) and isinstance(node.test, ast.Name | ast.Call | ast.Attribute):
         other = copy.deepcopy(node)
         other.test = ast.UnaryOp(op=ast.Not(), operand=other.test)
@@ -181,7 +180,7 @@ def _conditions(node: ast.AST) -> Iterator[ast.AST]:
             yield other_loop
     if isinstance(node, ast.match_case) and node.guard is not None:
         other_case = copy.deepcopy(node)
-        # Without a guard, a pattern that fits everything would make the cases behind it an error.
+        # Without its guard, an irrefutable pattern before other cases is a syntax error.
         other_case.guard = ast.Constant(value=True) if isinstance(node.pattern, ast.MatchAs) else None
         yield other_case
 
@@ -225,7 +224,7 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _arguments(node: ast.AST) -> Iterator[ast.AST]:
-    """Leave out arguments that may have a default, and defaults themselves where a call finds another one."""
+    """Remove the keyword arguments of a call, one at a time."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
         return
     for index in range(len(node.keywords)):

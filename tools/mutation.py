@@ -316,7 +316,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try the mutants and name the survivors; 1 if there is one that is not accepted, or a key that is none."""
+    """Try the mutants and print the survivors; 1 if there is one that is not accepted, or an unknown key."""
     options = _arguments(arguments)
     keys = None if options.keys is None else frozenset(msgspec.json.decode(options.keys.read_bytes(), type=list[str]))
     files = module_files(options.modules if keys is None else [key.partition(":")[0] for key in keys])

@@ -31,7 +31,7 @@ _RUNNING_METHODS = frozenset({"execute", "executemany", "execute_script", "fetch
 
 
 def no_sql_from_strings(repository: Repository) -> Iterator[Finding]:
-    """No statement is put together in Python, and none that was is handed to a driver."""
+    """No statement is built in Python or passed to a driver after it was built."""
     for path, module in repository.modules(SOURCE):
         visitor = _BuiltSQL()
         visitor.visit(module)
@@ -72,7 +72,7 @@ def _runs_data(node: ast.AST) -> Iterator[str]:
 
 
 def _is_shell(keyword: ast.keyword) -> bool:
-    """Say whether this is ``shell=`` with anything but a plain False."""
+    """Return True if this is ``shell=`` with anything but a plain False."""
     return keyword.arg == "shell" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False)
 
 
@@ -92,7 +92,7 @@ def long_files_and_functions(repository: Repository) -> Iterator[Finding]:
 
 
 class _BuiltSQL(ast.NodeVisitor):
-    """Collects the lines on which text that looks like SQL is put together."""
+    """Collects the lines that build text which looks like SQL."""
 
     def __init__(self) -> None:
         self.lines: set[int] = set()
@@ -124,7 +124,7 @@ class _BuiltSQL(ast.NodeVisitor):
 
 
 def _built_text(node: ast.expr) -> str | None:
-    """The text of an expression that puts a string together, with {} for its open parts; None for any other."""
+    """The text of an expression that builds a string, with {} for its variable parts; None for any other."""
     match node:
         case ast.JoinedStr(values=values) if any(isinstance(value, ast.FormattedValue) for value in values):
             return "".join(_any_text(value) or "{}" for value in values)
@@ -139,7 +139,7 @@ def _built_text(node: ast.expr) -> str | None:
 
 
 def _any_text(node: ast.expr) -> str | None:
-    """The text of a literal or of an expression that puts one together."""
+    """The text of a literal or of an expression that builds one."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     return _built_text(node)

@@ -1,4 +1,4 @@
-"""What the repository's rules look at: a tree of files, its queries and its migrations."""
+"""The input of the repository's rules: a tree of files, its queries and its migrations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class Repository:
-    """A tree that is laid out like this one. Whatever is missing counts as empty."""
+    """A tree with the layout of this one. Missing directories count as empty."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""Rules about text: nothing is left to do, and decisions are numbered without gaps."""
+"""Rules about text: no notes of undone work, and decisions numbered without gaps."""
 
 from __future__ import annotations
 

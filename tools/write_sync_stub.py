@@ -1,7 +1,7 @@
 """Write which classes `lash.sync` makes blocking, and their types; run it after changing an async class.
 
 The former are ``lash/sync/interfaces.py``, the latter ``lash/sync/__init__.pyi``. The classes are found from the two
-roots by what their methods say they return, in the text of the sources alone.
+roots by the return annotations of their methods, from the text of the sources alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HOLDERS: Final = frozenset(
     {"list", "tuple", "dict", "set", "frozenset", "Sequence", "Mapping", "Collection", "Iterable"}
 )
 _LEFT_OUT: Final = frozenset({"SessionWaiter"})
-"""What only the runtime uses: its watches belong to one event loop."""
+"""Only the runtime uses these: their watches belong to one event loop."""
 _HEADER: Final = '"""Written by ``python -m tools.write_sync_stub``; change the async classes, not this file."""'
 
 
@@ -86,7 +86,7 @@ def interfaces() -> dict[str, Interface]:
 
 
 def table() -> str:
-    """Return the text of the module that says where each of them comes from."""
+    """Return the text of the module that maps each blocking class to its async class."""
     homes = {name: interface.module.name for name, interface in interfaces().items()}
     explanation = '"""What is made blocking, and where it comes from."""'
     return _formatted(f"{_HEADER}\n\nfrom typing import Final\n\nINTERFACES: Final = {homes!r}\n{explanation}", TABLE)
@@ -242,7 +242,7 @@ def _returned_names(node: ast.ClassDef) -> set[str]:
 
 
 def _alternatives(annotation: ast.expr) -> list[str]:
-    """Return what a value may be, without what it holds."""
+    """Return the types that a value may have, without their arguments."""
     if isinstance(annotation, ast.BinOp):
         return [*_alternatives(annotation.left), *_alternatives(annotation.right)]
     return [_root_name(annotation)]
@@ -272,7 +272,7 @@ def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg
 
 
 def _plain_defaults(given: ast.arguments) -> str:
-    """Return the arguments as source; a default that is no plain constant is only known to be one."""
+    """Return the arguments as source; a default that is not a plain constant is written as ``...``."""
 
     def plain(default: ast.expr) -> ast.expr:
         return default if isinstance(default, ast.Constant) else ast.Constant(value=...)

@@ -107,7 +107,7 @@ class Core:
 
 
 def engine_input(process: ProcessDefinition[Any, Any], arguments: dict[str, JSON]) -> EngineInput:
-    """Return what a run of a durable function is given."""
+    """Return the input with which a process is registered: its name, its version and its arguments."""
     payload: dict[str, JSON] = {"process": process.name, "version": process.version, "args": arguments}
     return EngineInput(kind=ENGINE, payload=payload)
 

@@ -16,7 +16,7 @@ class Permanent(Exception):
 
 
 class Suspended(BaseException):
-    """The run stops here and goes on later or elsewhere; code must let it pass."""
+    """The run stops here and continues later or elsewhere; code must not swallow it."""
 
 
 def error_code(error: BaseException) -> str:

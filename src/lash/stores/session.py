@@ -101,7 +101,7 @@ class Session(Protocol):
         ...
 
     async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
-        """Delete the removed nodes of this session for good, and no other session's; a dry run only counts them."""
+        """Delete the removed nodes of this session permanently, and no other session's; a dry run only counts them."""
         ...
 
 
@@ -233,5 +233,5 @@ class SessionRows(Protocol):
     async def removed_count(self, session_id: str) -> int: ...
 
     async def vacuum(self, session_id: str) -> int:
-        """Delete the removed nodes for good and return how many there were."""
+        """Delete the removed nodes permanently and return how many there were."""
         ...

@@ -650,26 +650,26 @@ class ProcessHandle(Generic[R]):
 
     process_id: str
     def record(self) -> ProcessRecord:
-        """Return the process as it stands; raise ProcessNotFound if there is none (any more)."""
+        """Return the current record of the process; raise ProcessNotFound if it does not exist or was pruned."""
     def status(self) -> ProcessStatus: ...
     def result(self, *, timeout_s: float | None = None) -> R:
-        """Return what the process returned, waiting for its end; raise ProcessFailed if it did not succeed.
+        """Wait for the end of the process and return its result; raise ProcessFailed if it did not succeed.
 
-        Raises WaitTimedOut when the time is over first; the process goes on.
+        Raises WaitTimedOut if the time is over first; the process continues.
         """
     def signal(self, name: str, payload: JSON = None, *, key: str | None = None) -> None:
         """Send a signal. The same key is one signal, however often it is sent."""
     def cancel(self, reason: str = "") -> None:
         """Ask the process to stop. A running one is cancelled at its next await, a parked one is woken for it."""
     def events(self, after: int = 0) -> tuple[ProcessEvent, ...]:
-        """Return the log behind a number."""
+        """Return the events after a sequence number."""
     def unknown_steps(self) -> tuple[EffectRecord, ...]:
         """Return the ``once`` steps that started and have no outcome, including those of a live run."""
     def record_outcome(self, step_key: str, outcome: JSON | EffectError) -> None:
-        """Record the outcome of a step whose outcome is unknown; the process goes on with it at once.
+        """Record the outcome of a step whose outcome is unknown; the process continues with it at once.
 
-        ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run began
-        it, Conflict if it has an outcome or its runner may still be at it.
+        ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run
+        started it, Conflict if it has an outcome or its runner may still be alive.
         """
     def run_again(self, step_key: str) -> None:
         """Let a step whose outcome is unknown run again; the caller knows that it did not happen."""
@@ -967,7 +967,7 @@ class Session:
         that a fork inherits from it, is refused (InvalidInput) and then none is removed.
         """
     def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
-        """Delete the removed nodes of this session for good, and no other session's; a dry run only counts them."""
+        """Delete the removed nodes of this session permanently, and no other session's; a dry run only counts them."""
 
 class SessionHandle:
     """One durable conversation. The handle holds no state: every call reads the storage."""
@@ -991,28 +991,28 @@ class SessionHandle:
         """Send a message and return the text of the reply, once its turn was committed.
 
         Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
-        within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
+        within ``timeout_s``: the message stays where it is, and asking again with the same key waits for it again.
         """
     def messages(self, last: int | None = None) -> list[Message]:
         """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
     def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
     def pending(self) -> tuple[Batch, ...]:
-        """Return what is queued, claimed or not."""
+        """Return the queued batches, claimed or not."""
     def cancel(self, reason: str = "") -> bool:
-        """Cancel the turn that has begun and is not done, and return whether there was one.
+        """Cancel the running turn, and return whether there was one.
 
-        Its agent sees a cancellation at what it awaits. Then its input is consumed and the session goes on; nothing
-        else of it is published. A turn that waits for its next attempt is cancelled when that begins.
+        Its agent gets CancelledError at its current await. Then its input is consumed and the session continues;
+        nothing else of it is committed. A turn that waits for its next attempt is cancelled when that starts.
         """
     def dead_letters(self) -> tuple[DeadLetter, ...]:
-        """Return the input whose turns failed for good."""
+        """Return the dead letters: input whose turns failed permanently."""
     def requeue(self, batch_id: str) -> Batch:
-        """Give a dead letter another try, behind what is queued now; its recorded steps are not run again."""
+        """Move a dead letter to the end of the queue; its recorded steps are not run again."""
     def observe(self, cursor: str | None = None) -> Stream[Observed]:
-        """Return what happens in the session, from now on or from right behind a cursor: activity, commits, changes.
+        """Yield what happens in the session, from now on or after a cursor: activity, commits, changes.
 
-        Every value has the cursor with which any process can go on behind it; a `lash.Gap` says if something is lost.
+        Any process can continue after a value with its cursor; a `lash.Gap` reports lost values.
         """
     def cursor(self) -> str:
         """Return the current cursor: take it, load the messages, then observe from it, and nothing is missed."""

@@ -111,7 +111,7 @@ class Lines:
                 parked.set_exception(reason)
 
     def look(self) -> None:
-        """Look whether every line waits."""
+        """Check whether every line waits."""
         quiet = self.active == 0 and all(branch.waits for branch in self._branches)
         if quiet and self._parked and self.on_quiet is not None:
             self.on_quiet()
@@ -121,7 +121,7 @@ class Lines:
         try:
             return await self._join(own_line(), group, awaitables)
         finally:
-            # What has not begun never will, and Python would warn of it.
+            # Close coroutines that never started, so that Python does not warn about them.
             for awaitable in awaitables:
                 if inspect.iscoroutine(awaitable):
                     awaitable.close()

@@ -1,4 +1,4 @@
-"""What a durable function sees: its context, and handles on other processes."""
+"""The context of a durable function, and handles on other processes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Steps:
     def step(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
 
     def step(self, first: Any, /, *rest: Any, **kwargs: Any) -> Any:
-        """Run a function once and record what it returns; after a crash the record stands for it.
+        """Run a function once and record its result; after a crash the recorded result is returned.
 
         An async function runs in the event loop, a plain one in a thread.
         The name, by default the function's, and how often it came before make the key of the record, so give steps
@@ -84,8 +84,8 @@ class Context(Steps):
     The function runs again from its beginning after every pause and every crash; whatever it learns through its
     context is the same each time. What it does beside the context happens again.
 
-    A function that waits is parked: `Suspended`, which is no `Exception` and no cancellation, is raised where it waits,
-    and the next run comes to the same place. ``finally`` blocks around waits therefore run at each parking, so let
+    A function that waits is parked: `Suspended`, neither an `Exception` nor a cancellation, is raised where it waits,
+    and the next run reaches the same place. ``finally`` blocks around waits therefore run at each parking, so let
     them only free what the run itself holds; the context does nothing in them then. What must happen at the end of the
     process belongs behind the wait, or in ``except`` blocks for what the wait raises: a cancellation raises
     `asyncio.CancelledError` there, once in every run, and steps in its handler are recorded like any others. Code that
@@ -152,7 +152,7 @@ class Context(Steps):
         return self._wait(key, name, _milliseconds(timeout_s), UNTYPED if of_type is None else of_type)
 
     def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ChildHandle[R]]:
-        """Start another process, once, and return a handle on it. It goes on if this one ends first."""
+        """Start another process, once, and return a handle on it. It continues if this one ends first."""
         key = self._journal.name(f"start.{process.name}")
         return self._start(key, process, args, kwargs)
 
@@ -255,7 +255,7 @@ class Context(Steps):
         async def body() -> JSON:
             return await self._run.start_child(key, process, args, kwargs)
 
-        # The version takes no part: a run goes on with the child that it started, whatever is newest meanwhile.
+        # Without the version: a run keeps the child that it started, even if there is a newer version.
         command = _command(f"start:{process.name}", *args, **kwargs)
         record = await self._journal.recorded(key, command, body)
         return ChildHandle(self._run, self._journal, str(record.outcome), process)

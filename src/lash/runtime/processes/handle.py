@@ -32,7 +32,7 @@ class ProcessHandle(Generic[R]):
         return f"<process {self.process_id}>"
 
     async def record(self) -> ProcessRecord:
-        """Return the process as it stands; raise ProcessNotFound if there is none (any more)."""
+        """Return the current record of the process; raise ProcessNotFound if it does not exist or was pruned."""
         record = await self._storage.processes.get(self.process_id)
         if record is None:
             raise ProcessNotFound(self.process_id)
@@ -42,9 +42,9 @@ class ProcessHandle(Generic[R]):
         return (await self.record()).status
 
     async def result(self, *, timeout_s: float | None = None) -> R:
-        """Return what the process returned, waiting for its end; raise ProcessFailed if it did not succeed.
+        """Wait for the end of the process and return its result; raise ProcessFailed if it did not succeed.
 
-        Raises WaitTimedOut when the time is over first; the process goes on.
+        Raises WaitTimedOut if the time is over first; the process continues.
         """
         outcome = await self._storage.waiter.await_outcome(self.process_id, timeout_s=timeout_s)
         declared = UNTYPED if self._process is None else result_type(self._process.function)
@@ -60,7 +60,7 @@ class ProcessHandle(Generic[R]):
         await self._storage.processes.request_cancel(self.process_id, reason=reason)
 
     async def events(self, after: int = 0) -> tuple[ProcessEvent, ...]:
-        """Return the log behind a number."""
+        """Return the events after a sequence number."""
         return await self._storage.events.after(self.process_id, after)
 
     async def unknown_steps(self) -> tuple[EffectRecord, ...]:
@@ -68,10 +68,10 @@ class ProcessHandle(Generic[R]):
         return await unknown_steps(self._storage, self.process_id)
 
     async def record_outcome(self, step_key: str, outcome: JSON | EffectError) -> None:
-        """Record the outcome of a step whose outcome is unknown; the process goes on with it at once.
+        """Record the outcome of a step whose outcome is unknown; the process continues with it at once.
 
-        ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run began
-        it, Conflict if it has an outcome or its runner may still be at it.
+        ``step_key`` is the one that OutcomeUnknown and `unknown_steps` name. Raises EffectNotRecorded if no run
+        started it, Conflict if it has an outcome or its runner may still be alive.
         """
         await record_outcome(self._storage, current_owner(), self.process_id, step_key, outcome)
 

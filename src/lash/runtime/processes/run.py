@@ -77,7 +77,7 @@ class RunEnd(enum.Enum):
     LOST = "lost", AfterRun.BACK_OFF
     """Another worker has the process, or has ended it."""
     RELEASED = "released", AfterRun.POLL
-    """The worker stops; another one goes on from the records."""
+    """The worker stops; another one continues from the records."""
     UNKNOWN = "unknown", AfterRun.LEAVE
     """No process of its name and version is declared here."""
 
@@ -87,7 +87,7 @@ class RunEnd(enum.Enum):
 
 
 class ProcessRun:
-    """One run, and what its context may ask of it."""
+    """One run, with the operations that its context needs."""
 
     def __init__(self, core: Core, acquired: ProcessAcquired, on_finishing: Callable[[], None]) -> None:
         """Prepare the run; it calls ``on_finishing`` when the function has ended and its outcome is to be recorded."""
@@ -126,7 +126,7 @@ class ProcessRun:
         return self.record.process_id
 
     async def run(self) -> RunEnd:
-        """Run until the process ends, waits, fails or is taken away; never raise for what the application did."""
+        """Run until the process ends, waits, fails or loses its lease; never raise an error of the application."""
         try:
             try:
                 self.definition, arguments = self._read_input()
@@ -159,7 +159,7 @@ class ProcessRun:
         await self.storage.process_leases.renew(self.fence, ttl_ms=self._core.options.ttl_ms)
 
     def release(self) -> None:
-        """Give the process back without an outcome: another run goes on from its records."""
+        """Release the process without an outcome: another run continues from its records."""
         self._released = True
         self._stop()
 
@@ -229,7 +229,7 @@ class ProcessRun:
     async def start_child(
         self, key: str, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> str:
-        """Register a child under an id that every run computes alike."""
+        """Register a child under an id that is the same in every run."""
         provenance = Provenance(
             originator=self.record.registration.provenance.originator,
             caused_by=ProcessCause(process_id=self.process_id),
@@ -246,7 +246,7 @@ class ProcessRun:
         return registered.record.process_id
 
     async def emit(self, key: str, source_type: str, payload: JSON, source_key: str | None) -> object:
-        """Emit an occurrence under a key that every run computes alike."""
+        """Emit an occurrence under a key that is the same in every run."""
         self._journal.check_running()
         return await self._core.emit(source_type, payload, key=replay_key(self.process_id, key), source_key=source_key)
 
@@ -395,14 +395,14 @@ class ProcessRun:
         return Cancellation(message=self._cancel_reason or "the process was cancelled")
 
     async def _reread_cancellation(self) -> Cancellation:
-        """Return the cancellation with the reason of who asked for it, which the worker that saw it did not."""
+        """Return the cancellation with the reason of its request, read from the storage."""
         record = await self.storage.processes.get(self.process_id)
         self._cancel_reason = (record and record.projection.cancel_reason) or self._cancel_reason
         return self._cancellation()
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Wait for a task without being touched by how it ends: `asyncio.wait` for one, with fewer calls."""
+    """Wait for a task without raising its error: `asyncio.wait` for one task, with fewer calls."""
     ended = asyncio.get_running_loop().create_future()
 
     def tell(_task: object) -> None:

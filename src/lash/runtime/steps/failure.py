@@ -1,4 +1,4 @@
-"""What people read about a failure, as text that any database takes."""
+"""Readable descriptions of failures, as text that any database can store."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _TRACE_LENGTH: Final = 8_000
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return the kind of an error and what it says, in short; never raise, whatever the error does when asked."""
+    """Return the type and the text of an error, shortened; never raises, even if the error's ``__str__`` does."""
     return _printable("".join(traceback.format_exception_only(error)).strip())[:_REASON_LENGTH]
 
 
 def trace_of(error: BaseException) -> str:
-    """Return where an error came from, the end of it if it is long."""
+    """Return the traceback of an error, only its end if it is long."""
     return _printable("".join(traceback.format_exception(error)))[-_TRACE_LENGTH:]
 
 

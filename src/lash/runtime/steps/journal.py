@@ -1,4 +1,4 @@
-"""The journal of one run: what was recorded is replayed, what was not is run and recorded."""
+"""The journal of one run: recorded steps are replayed, others are run and recorded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SHOWN_ARGUMENT_BYTES: Final = 1_024
 
 
 class StepOptions(Value, frozen=True, kw_only=True):
-    """How one step is recorded and tried. ``once`` is for what must not happen twice, such as a payment."""
+    """How one step is recorded and tried. ``once`` is for a step that must not run twice, such as a payment."""
 
     key: str | None = None
     once: bool = False
@@ -85,10 +85,10 @@ class Journal:
         self._stopped: BaseException | None = None
         self.lines = Lines()
         self.before_new: Callable[[], None] | None = None
-        """Called before anything is done that was not recorded; it may raise."""
+        """Called before new work, which has no record; it may raise."""
 
     async def load(self) -> None:
-        """Read what was recorded before."""
+        """Read the existing records."""
         after: str | None = None
         while True:
             page = await self._storage.effects.list(self.scope, after=after)
@@ -98,7 +98,7 @@ class Journal:
             after = page[-1].replay_key
 
     def stop(self, reason: BaseException) -> None:
-        """Let every further use raise: the run was suspended or has lost its right to go on."""
+        """Make every further use raise: the run was suspended or has lost its lease."""
         self._stopped = reason
 
     def check_running(self) -> None:
@@ -124,7 +124,7 @@ class Journal:
         kwargs: dict[str, object],
         options: StepOptions,
     ) -> Awaitable[T]:
-        """Return what runs the step or replays it; its key is fixed now, in the order of the calls."""
+        """Return an awaitable that runs or replays the step; its key is fixed now, in the order of the calls."""
         check_identifier("the name of a step", name)
         declared = result_type(function)
         check_type(declared, f"step {name!r}: the type of its result")
@@ -163,9 +163,9 @@ class Journal:
         return await self._record(envelope, await body())
 
     async def begin_new(self) -> None:
-        """Do what precedes anything that was not recorded: record the failures from which the line now goes on.
+        """Prepare for new work: record the failures after which this branch continues.
 
-        Failures of concurrent branches stay unrecorded: whether the code goes on from them is not known yet.
+        Failures of concurrent branches stay unrecorded: whether the code continues after them is not known yet.
         """
         self.check_running()
         if self.before_new is not None:
@@ -181,7 +181,7 @@ class Journal:
         return error
 
     def is_recorded(self, error: BaseException) -> bool:
-        """Say whether an error came out of a record."""
+        """Return True if an error was raised from a record."""
         return any(error is each for each in self._recorded_errors)
 
     async def _run(
@@ -228,7 +228,7 @@ class Journal:
         return from_json(plain, declared, what)
 
     def _fail_for_now(self, envelope: Envelope, failure: Exception) -> None:
-        """Note a failure. If the line goes on from it, a replay must fail too; if not, trying again may help."""
+        """Keep a failure. If the branch continues after it, a replay must fail too; if not, a retry may help."""
         current_line().failures.append((envelope, _as_error(failure)))
 
     async def _run_once(
@@ -254,7 +254,7 @@ class Journal:
         return from_json(plain, declared, what)
 
     async def _fail_once(self, claim: EffectClaim, failure: Exception) -> StepFailed:
-        """Record a failure of what must not happen twice, and return what to raise."""
+        """Record the failure of a `once` step, and return the error to raise."""
         record = await self._storage.effects.fail(claim, _as_error(failure))
         self._records[record.replay_key] = record
         return self._failed(record.replay_key, _as_error(failure))
@@ -321,7 +321,7 @@ class Journal:
         try:
             return from_json(record.outcome, declared, "it")
         except InvalidInput as error:
-            # The code has changed, not the record: with the right code the process goes on.
+            # The code has changed, not the record: with the right code the process continues.
             raise EffectMismatch(
                 scope_id(self.scope), record.replay_key, path="outcome", recorded=record.outcome, given=str(error)
             ) from None

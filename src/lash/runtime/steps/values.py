@@ -1,4 +1,4 @@
-"""How arguments and results become JSON and come back as what they were, by their declared types."""
+"""Arguments and results as JSON, and back to their declared types."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def to_json(value: object, declared: object, what: str) -> JSON:
             f"{what} is a {type(value).__name__}; declare its type where it is returned or taken, with a name that can "
             "be found in its module, or use plain JSON"
         )
-    # What is read back after a crash must be what the code sees without one.
+    # After a crash the code must see the same value as without one.
     if declared is not UNTYPED and not _is_faithful(value, back):
         raise InvalidInput(f"{what}, a {type(value).__name__}, would not be read back as what it is: declare its parts")
     return plain
@@ -91,7 +91,7 @@ def json_schema(declared: object) -> dict[str, Any]:
 
 
 def result_type(function: Callable[..., object]) -> object:
-    """Return the declared type of what a function returns, at last if that is awaited, or UNTYPED."""
+    """Return the declared result type of a function, of the awaited value if it is async, or UNTYPED."""
     declared = _hints(function).get("return", UNTYPED)
     if get_origin(declared) in (Awaitable, Coroutine):
         return get_args(declared)[-1]
@@ -99,7 +99,7 @@ def result_type(function: Callable[..., object]) -> object:
 
 
 def parameter_types(function: Callable[..., object], *, skip: int) -> dict[str, object]:
-    """Return the parameters behind the first ``skip`` ones by name, each with its declared type or UNTYPED."""
+    """Return the parameters after the first ``skip`` ones by name, each with its declared type or UNTYPED."""
     hints = _hints(function)
     names = list(_signature(function).parameters)[skip:]
     return {name: hints.get(name, UNTYPED) for name in names}
@@ -108,7 +108,7 @@ def parameter_types(function: Callable[..., object], *, skip: int) -> dict[str, 
 def bind_arguments(
     function: Callable[..., object], what: str, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> dict[str, JSON]:
-    """Return the arguments behind the context, by name and as JSON, or raise InvalidInput if they do not fit."""
+    """Return the arguments after the context, by name and as JSON, or raise InvalidInput if they do not fit."""
     try:
         bound = _signature_behind_context(function).bind(*args, **kwargs)
     except TypeError as error:
@@ -197,7 +197,7 @@ def _hints(function: Callable[..., object]) -> dict[str, object]:
         try:
             found |= get_type_hints(holder, getattr(function, "__globals__", {}), include_extras=True)
         except (NameError, TypeError, AttributeError):
-            # A name that only a type checker can see: as good as undeclared, and only this one.
+            # A name that only a type checker can see: treat this one annotation as undeclared.
             continue
     return found
 
@@ -245,7 +245,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _is_faithful(value: object, back: object) -> bool:
-    """Say whether what was read back is the value, but for tuples that became lists."""
+    """Return True if a decoded value equals the original, except for tuples that became lists."""
     if isinstance(value, list | tuple) and isinstance(back, list | tuple):
         return len(value) == len(back) and all(map(_is_faithful, value, back))
     if isinstance(value, dict) and isinstance(back, dict):

@@ -1,4 +1,4 @@
-"""What a turn will publish, collected while it runs."""
+"""The draft of a turn's commit, collected while the turn runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class State(MutableMapping[str, JSON]):
         return any(name == each for each in self)
 
     def components(self, saved: dict[str, BlobRef]) -> dict[str, bytes | BlobRef]:
-        """Return what the commit saves: what this turn changed, on top of what is saved by then."""
+        """Return the state to save: the changes of this turn, applied to the state saved by then."""
         kept = {name: ref for name, ref in saved.items() if name not in self._changed}
         return {**kept, **{name: body for name, body in self._changed.items() if body is not None}}
 
@@ -123,7 +123,7 @@ class TurnDraft:
         self._entries.append((message_id, MessageEntry(message=message)))
 
     def cancel(self, history: History, entry: Entry) -> None:
-        """Keep only what came in and what was spent, and say that the turn was cancelled."""
+        """Keep only the input and the usage, and mark the turn as cancelled."""
         taken = {message.id for message in self.input_messages}
         self._entries = [(node_id, each) for node_id, each in self._entries if node_id in taken]
         self._entries.append((cancelled_id(self.turn_id), entry))
@@ -131,7 +131,7 @@ class TurnDraft:
         self.attachments = []
 
     def commit(self, history: History, agent: str, fence: LeaseFence, done: tuple[ClaimCompletion, ...]) -> Commit:
-        """Return the commit that publishes all of it behind this history."""
+        """Return the commit that appends the draft to this history."""
         nodes = self._nodes(history.leaf_node_id)
         return Commit(
             session_id=self.session_id,
@@ -164,7 +164,7 @@ class TurnDraft:
         return tuple(nodes)
 
     def _all_attachments(self, nodes: tuple[Node, ...]) -> tuple[str, ...]:
-        """Return what the turn stored and what its messages refer to, so that no sweep takes it."""
+        """Return the attachments that the turn stored or refers to, so that no sweep removes them."""
         messages = (node.entry.message for node in nodes if isinstance(node.entry, MessageEntry))
         parts = (part for message in messages for part in message.parts)
         named = (part.attachment.id for part in parts if part.attachment is not None)

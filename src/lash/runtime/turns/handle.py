@@ -68,7 +68,7 @@ class SessionHandle:
         """Send a message and return the text of the reply, once its turn was committed.
 
         Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
-        within ``timeout_s``: the message stays where it is, and asking again with the same key goes on waiting for it.
+        within ``timeout_s``: the message stays where it is, and asking again with the same key waits for it again.
         """
         draft = self._draft(text, key or new_id())
         with self._storage.session_waiter.awaiting_reply(self.session_id) as watch:
@@ -99,17 +99,17 @@ class SessionHandle:
         return () if read is None else read.usage
 
     async def pending(self) -> tuple[Batch, ...]:
-        """Return what is queued, claimed or not."""
+        """Return the queued batches, claimed or not."""
         try:
             return await self._storage.queue.list(self.session_id)
         except SessionNotFound:
             return ()
 
     async def cancel(self, reason: str = "") -> bool:
-        """Cancel the turn that has begun and is not done, and return whether there was one.
+        """Cancel the running turn, and return whether there was one.
 
-        Its agent sees a cancellation at what it awaits. Then its input is consumed and the session goes on; nothing
-        else of it is published. A turn that waits for its next attempt is cancelled when that begins.
+        Its agent gets CancelledError at its current await. Then its input is consumed and the session continues;
+        nothing else of it is committed. A turn that waits for its next attempt is cancelled when that starts.
         """
         for batch in await self._storage.queue.list(self.session_id):
             if batch.attempts and command_of(batch) is None:
@@ -119,20 +119,20 @@ class SessionHandle:
         return False
 
     async def dead_letters(self) -> tuple[DeadLetter, ...]:
-        """Return the input whose turns failed for good."""
+        """Return the dead letters: input whose turns failed permanently."""
         try:
             return await self._storage.queue.dead(session_id=self.session_id)
         except SessionNotFound:
             return ()
 
     async def requeue(self, batch_id: str) -> Batch:
-        """Give a dead letter another try, behind what is queued now; its recorded steps are not run again."""
+        """Move a dead letter to the end of the queue; its recorded steps are not run again."""
         return await self._storage.queue.requeue(self.session_id, batch_id)
 
     def observe(self, cursor: str | None = None) -> AsyncGenerator[Observed, None]:
-        """Return what happens in the session, from now on or from right behind a cursor: activity, commits, changes.
+        """Yield what happens in the session, from now on or after a cursor: activity, commits, changes.
 
-        Every value has the cursor with which any process can go on behind it; a `lash.Gap` says if something is lost.
+        Any process can continue after a value with its cursor; a `lash.Gap` reports lost values.
         """
         return observe(self._storage, self.session_id, cursor)
 

@@ -54,7 +54,7 @@ class TurnEnd(enum.Enum):
     LOST = "lost", AfterRun.BACK_OFF
     """Another worker has the session, or it was deleted."""
     RELEASED = "released", AfterRun.POLL
-    """The worker stops; another one goes on from the records."""
+    """The worker stops; another one continues from the records."""
     UNKNOWN = "unknown", AfterRun.LEAVE
     """No agent of the name that the session wants is declared here."""
 
@@ -64,7 +64,7 @@ class TurnEnd(enum.Enum):
 
 
 class TurnRun:
-    """One turn under a lease, and what it may be asked by the turn that the agent sees."""
+    """One turn under a lease, with the operations that the agent's `Turn` needs."""
 
     def __init__(self, core: Core, claimed: ClaimedTurn) -> None:
         lease = claimed.lease
@@ -100,13 +100,13 @@ class TurnRun:
             return TurnEnd.LOST
 
     def cancel(self, reason: str) -> None:
-        """Let the agent see a cancellation at what it awaits; the turn ends as cancelled."""
+        """Raise CancelledError in the agent at its current await; the turn ends as cancelled."""
         self._cancel_reason = reason
         if self._task is not None:
             self._task.cancel()
 
     def release(self) -> None:
-        """Give the turn back, unless its agent is done: another run goes on from its records."""
+        """Release the turn, unless its agent is done: another run continues from its records."""
         if self._task is None or not self._task.done():
             self._released = True
             self._stop()
@@ -127,7 +127,7 @@ class TurnRun:
             if reason is not None:
                 self.cancel(reason)
 
-    # What the turn asks for.
+    # Operations of the turn.
 
     def messages(self) -> list[Message]:
         before = self._history.messages() if self._said_before is None else self._said_before

@@ -1,4 +1,4 @@
-"""What an agent sees of one turn."""
+"""One turn, as its agent sees it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ R = TypeVar("R")
 
 
 class Turn(Steps):
-    """One turn of a session: what came in, what was said before, and everything that the turn may do.
+    """One turn of a session: its input, the history, and everything that the turn may do.
 
-    What it does is published by one commit when the agent returns, whole or not at all. Steps are recorded as they
-    happen, so that a turn that is run again after a crash repeats none of them.
+    When the agent returns, one commit publishes all of it or nothing. Steps are recorded as they finish, so that a turn
+    that runs again after a crash repeats none of them.
     """
 
     def __init__(self, run: TurnRun, core: Core, journal: Journal, draft: TurnDraft) -> None:
@@ -60,18 +60,18 @@ class Turn(Steps):
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """What the turn has claimed, early input that joined it included."""
+        """The claimed input of the turn, including early input that joined it."""
         return self._run.batches
 
     @property
     def text(self) -> str:
-        """What users said in this turn's input."""
+        """The text of the users' messages in this turn's input."""
         said = (text_of(message) for message in self._draft.input_messages if message.role is Role.USER)
         return "\n".join(said)
 
     @property
     def wakes(self) -> tuple[ProcessWake, ...]:
-        """What background processes reported in this turn's input."""
+        """The reports of background processes in this turn's input."""
         payloads = (payload for batch in self.batches for payload in batch.payloads)
         return tuple(payload for payload in payloads if isinstance(payload, ProcessWake))
 
@@ -112,7 +112,7 @@ class Turn(Steps):
         reasoning_tokens: int = 0,
         source: str = "turn",
     ) -> None:
-        """Account for tokens; they are booked with the turn, once, however often it was tried."""
+        """Add token usage; it is committed with the turn, once, however many attempts that takes."""
         usage = TokenUsage(
             input_tokens=input_tokens,
             output_tokens=output_tokens,
@@ -131,7 +131,7 @@ class Turn(Steps):
         return reference
 
     def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ProcessHandle[R]]:
-        """Start a process once; what it wakes comes back to this session."""
+        """Start a process once; its wakes come to this session."""
         return self._start(self._journal.name(f"start:{process.name}"), process, args, kwargs)
 
     async def child(self, session_id: str, *, agent: Any = None) -> SessionHandle:  # noqa: ANN401 (any agent)

@@ -40,7 +40,7 @@ class WorkerState:
         return task
 
     def note_trouble(self, error: BaseException) -> None:
-        """Report an error after which the worker goes on."""
+        """Report an error after which the worker continues."""
         self.core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
 
     async def pause(self, seconds: float) -> None:
@@ -50,7 +50,7 @@ class WorkerState:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # The lease expires, and the next worker that claims it goes on from the records.
+            # The lease expires, and the next worker that claims it continues from the records.
             self.note_trouble(error)
 
 
