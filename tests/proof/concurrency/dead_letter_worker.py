@@ -1,4 +1,4 @@
-"""Processes that bury, requeue and discard, and are killed at it.
+"""Processes that bury, requeue and discard, and are killed while doing so.
 
 ``python -m tests.proof.concurrency.dead_letter_worker act URL CLAIM ACT STATEMENT DELAY`` does one act and kills
 itself at one of its statements, after a delay. ``… work URL SESSION…`` commits, buries and requeues at random until
@@ -70,7 +70,7 @@ class _Trap:
 
 
 async def act_once(url: str, claim_text: str, act: str, statement: int, delay_s: float) -> None:
-    """Do one act on a claim, with the trap set."""
+    """Perform one act on a claim, with the trap armed."""
     claim, trap = msgspec.json.decode(claim_text, type=lash.model.Claim), _Trap(statement, delay_s)
     async with await lash.open(url, on_statement=trap) as storage:
         trap.armed = True
@@ -79,7 +79,7 @@ async def act_once(url: str, claim_text: str, act: str, statement: int, delay_s:
 
 
 async def work_forever(url: str, session_ids: list[str]) -> None:
-    """Turn inputs into nodes, give some of them up and bring some of those back."""
+    """Turn inputs into nodes, bury some of them and requeue some of the buried."""
     owner = current_owner()
     async with await lash.open(url) as storage:
         while True:

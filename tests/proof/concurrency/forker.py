@@ -24,7 +24,7 @@ _LOST_RACES = (
 
 
 async def fork_about(url: str, seed: str, rounds: int, session_ids: list[str]) -> collections.Counter[str]:
-    """Do random things; whatever another process was faster at is no failure, anything else is."""
+    """Run random operations; losing to another process is no failure, anything else is."""
     chance = random.Random(seed)
     done: collections.Counter[str] = collections.Counter()
     async with await lash.open(url) as storage:

@@ -43,7 +43,7 @@ class Worker:
         self._count = 0
 
     async def run(self) -> None:
-        """Act until killed. Being too late is part of the game."""
+        """Make calls until killed. Lost leases and conflicts are expected."""
         while True:
             process_id = f"g{int(time.time()) // _SECONDS}-{random.randrange(_SHARED)}"
             bound = process_id.endswith("0")

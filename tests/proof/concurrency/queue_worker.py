@@ -31,7 +31,7 @@ async def work_forever(url: str, session_ids: list[str]) -> None:
 async def _worker(storage: lash.Storage, session_ids: list[str]) -> None:
     owner = current_owner()
     while True:
-        # What a dead worker holds is not ready before its lease runs out: so look everywhere when nothing is.
+        # Work of a dead worker is not ready before its lease expires, so try every session when none is ready.
         found = list(await storage.queue.ready_sessions()) or session_ids
         session_id = random.choice(found)
         try:

@@ -17,7 +17,7 @@ def _say(statement: str) -> None:
 
 
 async def fire_forever(url: str) -> None:
-    """Fire whatever is due, again and again."""
+    """Fire due schedules in a loop."""
     async with await lash.open(url, on_statement=_say) as storage:
         while True:
             try:

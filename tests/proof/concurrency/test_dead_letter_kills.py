@@ -1,4 +1,4 @@
-"""Processes are killed while they bury, requeue and discard: nothing is lost, and nothing is there twice."""
+"""Processes are killed while they bury, requeue and discard: no input is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Stage:
         self._act = act
 
     async def killed_at(self, session_id: str, statement: int, delay_s: float = 0) -> bool:
-        """Let a process act and die; check what it left, and that repeating works; return whether it died."""
+        """Let a process act and die; check its rows, and that a retry works; return whether it died."""
         claim = await self._claimed(session_id)
         arguments = [self._url, msgspec.json.encode(claim).decode(), self._act, str(statement), str(delay_s)]
         died = await asyncio.to_thread(subprocess.run, [*_COMMAND, "act", *arguments], check=False)
@@ -45,7 +45,7 @@ class Stage:
         assert left in (self._before, self._after)
         assert died.returncode != 0 or left == self._after
         repeated = await self._repeat(claim)
-        # A statement that was under way may have been finished by the server after the first look.
+        # The server may finish a running statement after the first read.
         assert repeated is (left == self._before) or delay_s > 0 or self._act == "bury"
         assert await self._seen(session_id) == self._after
         return died.returncode != 0
@@ -72,7 +72,7 @@ class Stage:
         return texts(await self._storage.queue.list(session_id)), texts(letter.batch for letter in letters)
 
     async def _repeat(self, claim: lash.model.Claim) -> bool:
-        """Do it again, and return whether there was something left to do."""
+        """Retry, and return whether there was something left to do."""
         queue, batch_id = self._storage.queue, claim.batches[0].batch_id
         if self._act == "bury":
             assert await queue.bury(claim, reason="again") == 2
@@ -89,7 +89,7 @@ class Stage:
 @pytest.mark.proof
 @pytest.mark.parametrize("act", ["bury", "requeue", "discard"])
 async def test_a_kill_at_any_statement_leaves_the_old_or_the_new(backend_url: str, act: str) -> None:
-    """Killed before each statement and during some, an act is done whole or not at all; then repeated."""
+    """Killed before each statement and during some, an act is applied whole or not at all; then retried."""
     async with await lash.open(backend_url) as storage:
         stage = Stage(backend_url, storage, act)
         statement = 0
@@ -126,7 +126,7 @@ async def test_workers_that_give_up_and_come_back_lose_nothing(backend_url: str)
 
 
 def _rampage(url: str) -> None:
-    """Let processes work, and kill each after it has claimed a few times."""
+    """Run processes, and kill each after it has claimed a few times."""
     working = [_start(url) for _ in range(2)]
     try:
         for _ in range(_KILLS):

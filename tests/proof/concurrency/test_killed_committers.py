@@ -1,4 +1,4 @@
-"""Several processes commit to one session and are killed: nothing acknowledged is lost, nothing happens twice."""
+"""Several processes commit to one session and are killed: no acknowledged commit is lost, and none is applied twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _start(url: str, name: str) -> subprocess.Popen[str]:
 
 
 def _run_round(url: str, number: int) -> set[str]:
-    """Let the processes race, kill each after some acknowledgements, and return all that was acknowledged."""
+    """Let the processes race, kill each after some acknowledgements, and return all acknowledgements."""
     processes = [_start(url, f"{number}-{index}") for index in range(_PROCESSES)]
     acknowledged: set[str] = set()
     for process in processes:

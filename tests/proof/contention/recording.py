@@ -1,6 +1,6 @@
-"""A storage that writes down what is asked of it and what it answers; for the runtime as well as for clients.
+"""A storage that records its calls and their results, for the runtime and for clients.
 
-Only what the checker judges is written down. Everything else goes through untouched.
+Only calls that the checker judges are recorded. All others pass through.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNCERTAIN = (StoreUnavailable, StorageFailure, StorageClosed)
 
 
 def recorded(storage: Storage, recorder: Recorder) -> Storage:
-    """Return the storage with a history of its use."""
+    """Return the storage with a recorded history."""
     return cast("Storage", _Recording(storage, recorder))
 
 
@@ -60,7 +60,7 @@ class _Noun:
         return getattr(self._inner, name)
 
     async def _call(self, act: Act, work: Awaitable[T], answer: Callable[[T], Act | None]) -> T:
-        """Do it and write down how it went; an answer of None means that nothing was done."""
+        """Make the call and record the result; a result of None means that nothing was done."""
         number = self._recorder.invoke(act)
         try:
             result = await work
@@ -78,7 +78,7 @@ class _Noun:
         return result
 
     async def _fenced(self, fence: LeaseFence, what: str, work: Awaitable[T]) -> T:
-        """Do what needs a lease; an answer of False means that the lease was not there."""
+        """Make a call that needs a lease; a result of False means that the lease was not held."""
         act = FencedAct(subject=_subject(fence), fencing=fence.fencing, what=what)
         return await self._call(act, work, lambda result: None if result is False else act)
 
@@ -220,7 +220,7 @@ class _ProcessLeases(_Noun):
 
     async def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None) -> bool:
         act = FencedAct(subject=_subject(fence), fencing=fence.fencing, what="park")
-        # False is no refusal here: the lease is freed in any case.
+        # False is not a refusal here: the lease is freed in any case.
         return await self._call(act, self._inner.park(fence, wake_seq=wake_seq, until_ms=until_ms), lambda _: act)
 
     async def complete(self, fence: LeaseFence, outcome: Outcome) -> lash.ProcessRecord:

@@ -1,4 +1,4 @@
-"""Whether calls that overlapped in time can be put into one order that an object allows.
+"""Checks whether overlapping calls can be put into one order that an object allows.
 
 It is the search of Wing and Gong, made breadth first along the history: after each return it keeps every pair of a
 state and of the calls that took effect without having returned. Where none is left, no order exists.
@@ -28,7 +28,7 @@ class Call(Generic[S]):
 
 
 def first_impossible(calls: Sequence[Call[S]], initial: S) -> int | None:
-    """Return the number of the first call for whose answer no order accounts; None if there is an order for all."""
+    """Return the number of the first call whose result no order explains; None if there is an order for all."""
     moments = [(call.start, 0, number) for number, call in enumerate(calls)]
     moments += [(call.end, 1, number) for number, call in enumerate(calls) if call.end is not None]
     pending: set[int] = set()
@@ -47,7 +47,7 @@ def first_impossible(calls: Sequence[Call[S]], initial: S) -> int | None:
 def _returned(
     calls: Sequence[Call[S]], configurations: Configurations[S], pending: set[int], number: int
 ) -> Configurations[S]:
-    """Return all that may be so once this call has returned, whatever took effect shortly before it."""
+    """Return all possible states once this call has returned, whatever took effect shortly before it."""
     found: Configurations[S] = set()
     seen = set(configurations)
     open_ = list(configurations)

@@ -17,5 +17,5 @@ async def tables(url: str) -> list[str]:
 
 
 async def all_rows(url: str) -> dict[str, list[Row]]:
-    """Return all that is stored, in an order of its own."""
+    """Return all rows, sorted."""
     return {name: sorted(await raw(url, f'SELECT * FROM "{name}"'), key=repr) for name in await tables(url)}

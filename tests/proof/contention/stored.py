@@ -1,4 +1,4 @@
-"""What a storage holds, read past lash, in the words of the checker."""
+"""The rows of a storage, read past lash, in the terms of the checker."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _EVENTS = (
 
 
 async def read_stored(url: str) -> Stored:
-    """Return all that the checker wants to know."""
+    """Return all rows that the checker needs."""
     return Stored(
         sessions=await _sessions(url),
         cells=await _cells(url),
@@ -89,7 +89,7 @@ def _input(body: dict[str, Any]) -> str | None:
 
 
 def _keys(rows: list[Row]) -> defaultdict[str, list[str]]:
-    """Return the keys of each session, in order; those of wakes are not of our making."""
+    """Return the keys of each session, in order; keys of wakes are left out."""
     keys: defaultdict[str, list[str]] = defaultdict(list)
     for session_id, key in rows:
         if _OURS.fullmatch(str(key)):

@@ -1,4 +1,4 @@
-"""Clocks that jump, and clients that believe in another year."""
+"""Clocks that jump, and clients with a wrong clock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def bench(backend_name: str, backend_url: str) -> AsyncIterator[Bench]:
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_a_clock_that_jumps(bench: Bench) -> None:
-    """While the time of the storage leaps hours ahead and back, two workers handle each message once and in order."""
+    """While the storage's clock jumps hours ahead and back, two workers handle each message once and in order."""
     options = lash.WorkerOptions(poll_s=0.1)
     apps = [await bench.app(worker=True, options=options) for _ in range(2)]
 
@@ -72,7 +72,7 @@ async def test_a_worker_that_believes_in_another_year(
             odd.setattr(time, "time_ns", lambda: real_ns() + years * YEARS_S * 10**9)
             async with make_app(postgres_storage_url, Troubles()) as app:
                 for number in range(4):
-                    # Ids carry the time of who made them, and must not decide about the order.
+                    # Ids contain the clock of their maker, and must not decide the order.
                     sender = app if number % 2 else punctual
                     text = f"a {number}"
                     await sender.session("a").send(text, key=text)

@@ -1,4 +1,4 @@
-"""What the storages of these tests are asked to do: writes of every noun, each of which may be repeated."""
+"""Operations for the fault tests: writes of every noun, each of which may be retried."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.factories.trigger import pressed, trigger
 from tests.factories.wait import YES
 
 Operation = Callable[[Storage, int], Awaitable[object]]
-"""Does one thing in one round. Done again, after an answer was lost, it changes nothing and does not complain."""
+"""Performs one write per round. A retry after a lost reply changes nothing and raises nothing."""
 
 _SESSION: Final = "s"
 _BURST: Final = 6
@@ -37,7 +37,7 @@ async def _create(storage: Storage, number: int) -> object:
 async def _commit(storage: Storage, number: int) -> object:
     turn = f"turn {number}"
     before = f"n{number - 1}" if number else None
-    # The first attempt may have been applied: then the revision is another one, and the turn's commit answers.
+    # The first attempt may have been applied: then the revision differs, and the turn's stored result is returned.
     return await storage.session(_SESSION).commit(
         commit(
             number,

@@ -1,4 +1,4 @@
-"""Hostile values, and what may come of them: an answer, or an error of lash that says what is wrong."""
+"""Hostile values, and their allowed results: a value, or a lash error that says what is wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ fuzzed: Final = settings(
     derandomize=not _EXAMPLES,
     database=None,
     deadline=None,
-    # What is found is shrunk only in the long form: in the short one the first find is the same each time.
+    # Failures are shrunk only in the long form: in the short one the first failure is the same each time.
     phases=[Phase.explicit, Phase.generate, Phase.target, *([Phase.shrink] if _EXAMPLES else [])],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
     print_blob=True,
@@ -60,7 +60,7 @@ anything: Final = st.recursive(
 
 
 def lash_only(call: Callable[..., T], *arguments: Any, **options: Any) -> T | lash.LashError:  # noqa: ANN401 (hostile)
-    """Return what the call returns, or the error of lash that it raises; any other error fails the test."""
+    """Return the result of the call, or the lash error that it raises; any other error fails the test."""
     try:
         return call(*arguments, **options)
     except lash.LashError as error:
@@ -68,7 +68,7 @@ def lash_only(call: Callable[..., T], *arguments: Any, **options: Any) -> T | la
 
 
 async def lash_only_from(call: Awaitable[T]) -> T | lash.LashError:
-    """Do the same for something that is awaited."""
+    """The same for an awaitable."""
     try:
         return await call
     except lash.LashError as error:
@@ -76,7 +76,7 @@ async def lash_only_from(call: Awaitable[T]) -> T | lash.LashError:
 
 
 def told(error: lash.LashError) -> lash.LashError:
-    """Return the error if it says something, and is no longer than the hostile value that it may quote."""
+    """Return the error if its message is not empty, and no longer than the hostile value that it may quote."""
     assert 0 < len(str(error)) < 2 * len(DEEP)
     return error
 
@@ -90,7 +90,7 @@ def nested(depth: int, leaf: object = 1) -> object:
 
 
 def places(value: object) -> list[tuple[object, ...]]:
-    """Return the way to everything inside a JSON value, the value itself first."""
+    """Return the path to everything inside a JSON value, the value itself first."""
     found: list[tuple[object, ...]] = [()]
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -99,7 +99,7 @@ def places(value: object) -> list[tuple[object, ...]]:
 
 
 def replaced(value: Any, way: tuple[Any, ...], other: object) -> Any:  # noqa: ANN401 (JSON)
-    """Return the value with something else at the end of the way."""
+    """Return the value with something else at the end of the path."""
     if not way:
         return other
     copy = value.copy()

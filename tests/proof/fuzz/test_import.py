@@ -1,4 +1,4 @@
-"""Whatever stands in a file: it becomes a session that can be read, or an error of lash says which line is wrong."""
+"""Any file becomes a readable session, or a lash error names the wrong line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.transfer.kit import exported, parsed, rich_session, sealed
 
 @pytest.fixture(scope="module")
 def file() -> bytes:
-    """A sound file with everything in it, queue included."""
+    """A valid file with everything in it, including a queue."""
 
     async def make() -> bytes:
         async with await lash.open("sqlite://") as storage:
@@ -31,7 +31,7 @@ def file() -> bytes:
 
 
 def imported(content: bytes) -> lash.LashError | None:
-    """Import a file; what was refused left nothing behind, what was taken can be read and written out again."""
+    """Import a file; a refused one leaves no row, an accepted one can be read and exported again."""
 
     async def take() -> lash.LashError | None:
         async with await lash.open("sqlite://") as storage:
@@ -49,7 +49,7 @@ def imported(content: bytes) -> lash.LashError | None:
 @fuzzed
 @given(data=st.data())
 def test_a_file_with_changed_values_is_a_session_or_refused(data: st.DataObject, file: bytes) -> None:
-    """Its maker knows the format and seals it again, so that only the values themselves can give it away."""
+    """The attacker knows the format and recomputes the hashes, so only the values can be wrong."""
     lines = parsed(file)
     for _ in range(data.draw(st.integers(1, 2))):
         number = data.draw(st.integers(0, len(lines) - 2))
@@ -61,7 +61,7 @@ def test_a_file_with_changed_values_is_a_session_or_refused(data: st.DataObject,
 @fuzzed
 @given(data=st.data())
 def test_a_file_with_other_lines_is_refused_or_a_session(data: st.DataObject, file: bytes) -> None:
-    """Lines are left out, doubled, moved and put in from nowhere."""
+    """Lines are removed, doubled, moved and inserted."""
     lines: list[dict[str, Any]] = parsed(file)
     for _ in range(data.draw(st.integers(1, 3))):
         source, target = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
@@ -77,19 +77,19 @@ def test_a_file_with_other_lines_is_refused_or_a_session(data: st.DataObject, fi
 @fuzzed
 @given(data=st.data())
 def test_a_file_of_other_bytes_is_refused(data: st.DataObject, file: bytes) -> None:
-    """Bytes are flipped, cut off and put in; the hashes in the last line give every one of these away."""
+    """Bytes are flipped, cut off and inserted; the hashes in the last line reveal each of these."""
     place = data.draw(st.integers(0, len(file) - 1))
     rest = data.draw(st.sampled_from([file[place + 1 :], file[place:], b"", b"\n" + file[place:]]))
     piece = data.draw(st.binary(max_size=8) | st.sampled_from(HOSTILE_JSON).map(_bytes))
     content = file[:place] + piece + rest
-    # Only the spaces of the last line, which holds the hashes, are proved by nothing.
+    # Only the spaces of the last line, which holds the hashes, are not covered by a hash.
     above, last = file[: file.rindex(b"{")], parsed(file)[-1]
     spaced = content.startswith(above) and _one_line(content[len(above) :]) == last
     assert (imported(content) is None) == spaced
 
 
 def test_a_changed_line_of_any_kind_is_refused(file: bytes) -> None:
-    """Every line is proved: a space in any of them, which changes no value, is noticed. One by one, not by chance."""
+    """Every line is covered by a hash: an added space, which changes no value, is noticed in each of them."""
     lines = file.splitlines(keepends=True)
     kinds = {line["kind"] for line in parsed(file)[:-1]}
     assert {"header", "batch", "data", "node"} <= kinds

@@ -1,4 +1,4 @@
-"""What claims to be huge takes little memory: a child with 1 GiB of address space reads it and says what is wrong."""
+"""Inputs that claim to be huge take little memory: a child with 1 GiB of address space reads them and raises."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_huge_is_refused_in_little_memory(case: str, tmp_path: Path) -> None:
-    """The child ends by itself, with an error of lash and not for want of memory."""
+    """The child exits on its own, with a lash error and not for lack of memory."""
     done = subprocess.run(
         [sys.executable, str(CHILD), case, str(tmp_path)], capture_output=True, text=True, timeout=100, check=False
     )

@@ -1,4 +1,4 @@
-"""Attachments: lines by session, and the bytes that at least one line names or no sweep has met yet."""
+"""Attachments: rows by session, and bytes that a row names or no sweep has removed yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALIVE, GONE, UNKNOWN = "alive", "gone", "unknown"
 
 
 class Attachments:
-    """The manifest of all sessions that live, and the bytes."""
+    """The manifest of all existing sessions, and the bytes."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -60,7 +60,7 @@ class Attachments:
         return StoredAttachment(ref=entry.ref, content=self.stored[attachment_id])
 
     def check(self, session_id: str, attachment_ids: Sequence[str]) -> None:
-        """Refuse as a commit does that names an attachment which is not there."""
+        """Refuse as a commit does that names a missing attachment."""
         lines = self.of(session_id)
         for attachment_id in sorted(attachment_ids):
             if attachment_id not in lines:
@@ -88,7 +88,7 @@ class Attachments:
         return sorted(found, key=lambda entry: (entry.intent_at_ms, entry.ref.id))
 
     def sweep(self, older_than_ms: int, *, dry_run: bool) -> SweepReport:
-        """Say what a sweep does: nothing to what an owner may still commit, and to bytes that have a name."""
+        """Predict a sweep: it keeps what an owner may still commit, and bytes that a row names."""
         found = self.uncommitted(older_than_ms)
         swept = [entry for entry in found if entry.owner is None or entry.owner.id == GONE]
         names = [(entry.session_id, entry.ref.id) for entry in swept]
@@ -113,7 +113,7 @@ class Attachments:
 
 
 def without_reasons(report: SweepReport) -> SweepReport:
-    """Return the report without the texts that say why something was refused."""
+    """Return the report without the texts of the refusals."""
     refused = tuple(msgspec.structs.replace(each, reason="") for each in report.refused)
     return msgspec.structs.replace(report, refused=refused)
 

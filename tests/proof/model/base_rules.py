@@ -1,4 +1,4 @@
-"""Rules that most machines need: sessions come and go, and time moves."""
+"""Rules that most machines need: sessions are created and deleted, and time moves."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.proof.model.world import World
 
 SESSION_IDS: Final = ("s0", "s1", "s2")
 session_ids: Final = st.sampled_from((*SESSION_IDS[:1] * 8, *SESSION_IDS[1:]))
-"""Mostly the first, so that something comes of it."""
+"""Mostly the first, so that operations meet on it."""
 JUMPS: Final = (1, 400, 400, 1_000, 1_000, 5_000, 60_000, -300)
-"""How far clocks jump, in milliseconds: within a lease, to its very end, beyond it, and back."""
+"""How far clocks jump, in milliseconds: within a lease, exactly to its end, beyond it, and back."""
 
 
 class SessionLife(Machine):
@@ -51,7 +51,7 @@ class SessionLife(Machine):
         self.count("jump back" if milliseconds < 0 else "jump")
 
     def forget_session(self, session_id: str) -> bool:
-        """Delete the session from the model; machines with more about it say so here."""
+        """Delete the session from the model; machines with more state extend this."""
         return self.sessions.remove(session_id)
 
     def _created(self, session_id: str, got: CreatedSession | None) -> CreatedSession:
@@ -63,5 +63,5 @@ class SessionLife(Machine):
         return CreatedSession(meta=self.meta_of(state), revision=state.revision, created=known is None)
 
     def meta_of(self, state: SessionState) -> SessionMeta:
-        """Return the metadata of a session; machines with forks know more of it."""
+        """Return the metadata of a session; machines with forks extend this."""
         return SessionMeta(session_id=state.session_id, name=state.session_id, created_at_ms=state.created_at_ms)

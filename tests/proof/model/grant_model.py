@@ -1,4 +1,4 @@
-"""Who may see which process, as it should be."""
+"""The expected behaviour of grants: which session may see which process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class GrantModel:
         return tuple(grant for _, grant in sorted(self._grants.items()) if grant.process_id == process_id)
 
     def drop_processes(self, process_ids: set[str]) -> None:
-        """Grants go with what they show."""
+        """Grants are removed with their process."""
         self._grants = {key: each for key, each in self._grants.items() if each.process_id not in process_ids}
 
     def detach_session(self, session_id: str, now: int) -> SessionDetached:

@@ -1,4 +1,4 @@
-"""Rules about who may see which process."""
+"""Rules about grants: which session may see which process."""
 
 from __future__ import annotations
 

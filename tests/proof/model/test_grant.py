@@ -23,5 +23,5 @@ class GrantMachine(GrantRules):
 
 
 def test_grant(world: World) -> None:
-    """Who may see what is what the model says, and a session that goes cancels nothing."""
+    """Grants are those of the model, and deleting a session cancels no process."""
     run_machine(GrantMachine, world, examples=18, steps=40)

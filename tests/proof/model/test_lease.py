@@ -31,5 +31,5 @@ class LeaseMachine(LeaseRules):
 
 
 def test_lease(world: World) -> None:
-    """H14 to H20, D4.3(1): whatever is claimed, renewed and released, both backends say what the model says."""
+    """Whatever is claimed, renewed and released, both backends agree with the model."""
     run_machine(LeaseMachine, world, examples=27, steps=30)

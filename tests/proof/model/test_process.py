@@ -28,5 +28,5 @@ class ProcessMachine(ProcessRules):
 
 
 def test_process(world: World) -> None:
-    """D4.4(1,4,5,6), H55, H62: whatever is done to processes, both backends say what the model says."""
+    """Whatever happens to processes, both backends agree with the model."""
     run_machine(ProcessMachine, world, examples=18, steps=40)

@@ -94,5 +94,5 @@ async def _revision(side: Side, commit: Commit) -> int:
 
 
 def test_queue(world: World) -> None:
-    """H21 to H38, D4.3: work is neither lost nor handed out twice, whatever workers and clocks do."""
+    """Work is neither lost nor handed out twice, whatever workers and clocks do."""
     run_machine(QueueMachine, world, examples=45, steps=60)

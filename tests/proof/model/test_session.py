@@ -42,5 +42,5 @@ class SessionMachine(SessionRules):
 
 
 def test_session(world: World) -> None:
-    """H1 to H8, H40 to H50, D4.2: commits are whole or nothing, and every session reads as if nothing were shared."""
+    """Commits are applied whole or not at all, and every session reads as if nothing were shared."""
     run_machine(SessionMachine, world, examples=36, steps=50)

@@ -27,5 +27,5 @@ class TriggerMachine(TriggerRules):
 
 
 def test_trigger(world: World) -> None:
-    """D4.5(1,2): each occurrence starts each process once, and both backends say what the model says."""
+    """Each occurrence starts each process once, and both backends agree with the model."""
     run_machine(TriggerMachine, world, examples=27, steps=40)

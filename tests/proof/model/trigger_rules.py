@@ -1,4 +1,4 @@
-"""Rules about triggers: who wants to know, what happened, and what was started for it."""
+"""Rules about triggers: subscriptions, occurrences, and the processes started for them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ keys: Final = st.sampled_from("kkü")
 variants: Final = st.integers(0, len(VARIANTS) - 1)
 operations: Final = st.sampled_from((None, None, "op1", "op2"))
 stale: Final = st.sampled_from((0, 0, 0, 1))
-"""How far behind the revision is that a caller believes in."""
+"""How far behind the caller's expected revision is."""
 
 
 def draft(owner: TriggerOwner, key: str, variant: int) -> TriggerDraft:
@@ -80,7 +80,7 @@ def draft(owner: TriggerOwner, key: str, variant: int) -> TriggerDraft:
 
 
 class TriggerRules(SessionLife):
-    """Subscriptions come, change and go; things happen, and processes are started for them."""
+    """Subscriptions are created, changed and deleted; occurrences start processes."""
 
     LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset({("lash_processes", "registration_hash")})
 
@@ -89,9 +89,9 @@ class TriggerRules(SessionLife):
         self.processes = ProcessModel()
         self.triggers = TriggerModel(self.processes)
         self.happened: list[Happened] = []
-        """Everything that was recorded, the newest first, also what was forgotten since."""
+        """All recorded occurrences, newest first, including forgotten ones."""
         self.known: list[str] = []
-        """The ids of all subscriptions that ever were, the newest first."""
+        """The ids of all subscriptions that ever existed, newest first."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -280,7 +280,7 @@ class TriggerRules(SessionLife):
 
     @action(3)
     def look_at_processes(self) -> None:
-        """What was started is there as it was defined, once, and the sessions that it wakes may see it."""
+        """Each started process exists once, as defined, and the sessions that it wakes may see it."""
         self.step(
             "processes",
             lambda side: side.storage.processes.list(),
@@ -313,7 +313,7 @@ class TriggerRules(SessionLife):
 
 
 def _unreasoned(expected: T, got: T | None) -> T:
-    """Return the answer where it says what is expected; the words of a reason are not foretold."""
+    """Return the result where it equals the prediction; the text of a reason is not predicted."""
     return got if got is not None and _blank(got) == expected else expected
 
 

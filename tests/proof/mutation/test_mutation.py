@@ -29,7 +29,7 @@ def rule(a: int, b: int, *, kind: str = "x") -> int | None:
 
 @pytest.mark.timeout(600)
 def test_the_sample_is_killed() -> None:
-    """Fifteen mutants, one for each of as many modules, and one that cannot even be loaded: each is noticed."""
+    """Fifteen mutants, each of another module, and one that cannot be imported: each is noticed."""
     command = [sys.executable, "-m", "tools.mutation", "--keys", str(SAMPLE)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -37,7 +37,7 @@ def test_the_sample_is_killed() -> None:
 
 
 def test_accepted_survivors_exist_and_have_a_reason() -> None:
-    """The list names mutants that there are, says why nothing can notice them, and the sample has none of them."""
+    """The list names existing mutants and says why no test can notice them; the sample has none of them."""
     known = accepted()
     existing = {mutant.key for path in module_files([]) for mutant in mutants(path, f"plan/{module_name(path)}")}
     assert sorted(known.keys() - existing) == []

@@ -45,7 +45,7 @@ NAMES = (
 async def test_a_name_is_never_more_than_a_name(
     backend_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each name is stored as it is wherever one may stand, finds its own row only, and touches nothing else."""
+    """Each name is stored unchanged wherever one is accepted, finds its own row only, and touches nothing else."""
     monkeypatch.chdir(tmp_path)
     await (await lash.open(backend_url)).close()
     before = await _tables(backend_url)
@@ -80,7 +80,7 @@ async def _tables(url: str) -> list[object]:
 
 @pytest.mark.parametrize("schema", ['a"; DROP SCHEMA public CASCADE; --', "a'b $1 %s", "Ä"])
 async def test_a_schema_of_any_name_is_one_schema(postgres_server: PostgresServer, schema: str) -> None:
-    """It is quoted wherever it stands: the storage is made, used and opened again in it, and nowhere else."""
+    """The schema name is quoted everywhere: the storage is created, used and reopened in it, and nowhere else."""
     quoted = '"' + schema.replace('"', '""') + '"'
     url = f"{postgres_server.url}?schema={quote(schema, safe='')}"
     try:
@@ -95,7 +95,7 @@ async def test_a_schema_of_any_name_is_one_schema(postgres_server: PostgresServe
 
 @pytest.mark.parametrize("name", [*NAMES, "", ".", "..", "/", "0" * 63, "0" * 64 + "/", "0" * 64 + "\n", "A" * 64])
 async def test_no_name_becomes_a_path(name: str, tmp_path: Path) -> None:
-    """Only 64 hex digits name a file of an attachment; whatever else is refused before the disk is asked."""
+    """Only 64 hex digits name a file of an attachment; anything else is refused before any disk access."""
     (tmp_path / "root").mkdir()
     store = FileBytes(tmp_path / "root")
     calls: list[Callable[[], object]] = [

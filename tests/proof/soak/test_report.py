@@ -1,4 +1,4 @@
-"""How a soak is judged and shown."""
+"""How a soak is judged and displayed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_calm_soak_is_bounded() -> None:
     ],
 )
 def test_what_grows_is_named(figure: str, each: int, what: str) -> None:
-    """A figure that grows from rest to rest is found, and no other is blamed."""
+    """A figure that grows from rest to rest is reported, and no other."""
     (problem,) = unbounded(_soak(**{figure: each}))
     assert what in problem
 

@@ -1,4 +1,4 @@
-"""What holds in every process of a sweep, so that one run of an operation is like the next, and quick."""
+"""Setup of every process of a sweep, so that each run of an operation is equal, and quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an operation goes when nothing fails."""
+"""The run of an operation without faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ G = TypeVar("G")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Learned(Generic[G]):
-    """How an operation goes when nothing fails."""
+    """The run of an operation without faults."""
 
     given: G
     known: frozenset[str]
@@ -27,10 +27,10 @@ class Learned(Generic[G]):
     waits: int
     """How often it waits."""
     states: tuple[State, ...]
-    """What can be seen of it from outside, one after the other: first the old state, last the new one."""
+    """Its states as seen from outside, in order: first the old one, last the new one."""
     answer: str
     again: str
-    """What a second call answers."""
+    """The result of a second call."""
     after_again: State
 
     @property
@@ -43,7 +43,7 @@ class Learned(Generic[G]):
 
 
 async def learn(bench: Bench, case: Case[G]) -> Learned[G]:
-    """Lay the ground, keep it, and run the operation twice without a fault."""
+    """Prepare the storage, save it, and run the operation twice without a fault."""
     async with bench.opened(Seam()) as storage:
         given = await case.ground(storage, bench.clock)
     await bench.keep()
@@ -55,7 +55,7 @@ async def learn(bench: Bench, case: Case[G]) -> Learned[G]:
         outcome, waits = await run_operation(seam, case.call(storage, given))
         seen.append(await bench.lines())
         await bench.note_numbers()
-        # What is equal to these states, row by row, needs no audit of its own.
+        # States that equal these, row by row, need no separate audit.
         wrong = await found_wrong(storage)
         second, _ = await run_operation(Seam(), case.call(storage, given))
         last = await bench.lines()
@@ -90,7 +90,7 @@ def _observe(bench: Bench, seam: Seam, seen: list[Lines]) -> None:
 
 
 def _check_learned(case: Case[G], learned: Learned[G], second: object) -> None:
-    """Hold the case to what it says of itself."""
+    """Check what the case claims about itself."""
     assert learned.old != learned.new, f"{case.name} changes nothing, so its sweep would prove nothing"
     words = ("INSERT", "UPDATE", "DELETE")
     assert any(word in text for text in learned.texts for word in words), f"{case.name}: the seam sees nothing written"

@@ -12,7 +12,7 @@ from tests.proof.sweep.seam import Seam
 
 
 async def run_operation(seam: Seam, work: Awaitable[object], *, cancel_at: int | None = None) -> tuple[object, int]:
-    """Run an operation in a task of its own; return its answer or error, and how often it waited."""
+    """Run an operation in its own task; return its result or error, and how often it waited."""
     waits = [0]
 
     async def run() -> object:

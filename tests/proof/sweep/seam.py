@@ -74,7 +74,7 @@ class Seam:
 
     def note(self, text: str) -> int | None:
         """Number a statement, if statements count now."""
-        # Hints to other storages are sent beside the operation, whenever it suits.
+        # Hints to other storages are sent beside the operation, at any time.
         if not self.armed or "pg_notify" in text:
             return None
         self.texts.append(" ".join(text.split()))
@@ -82,7 +82,7 @@ class Seam:
         return self._number
 
     def hits(self, number: int | None, when: When) -> bool:
-        """Say whether to strike here and now, which happens once."""
+        """Return whether to strike here and now, which happens once."""
         strike = self.strike
         if strike is None or self.struck or number is None or (strike.number, strike.when) != (number, when):
             return False
@@ -150,7 +150,7 @@ class SQLiteCursor:
 
     def execute(self, statements: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401 (the driver's)
         run = functools.partial(self._cursor.execute, statements, *values, **options)
-        # The engine explains a statement that it meets for the first time, which runs nothing.
+        # The engine explains a statement on its first use, which runs nothing.
         return run() if "explain" in options else self._connection.pass_on(statements, run)
 
     def executemany(self, statements: str, *values: Any) -> Any:  # noqa: ANN401 (the driver's)
@@ -165,7 +165,7 @@ def _cancel_from_any_thread(victim: asyncio.Task[Any] | None) -> None:
     except RuntimeError:
         cancelled = threading.Event()
         loop.call_soon_threadsafe(victim.cancel)
-        # A turn later, so that the caller has gone before the writer goes on.
+        # One iteration later, so that the caller has gone before the writer goes on.
         loop.call_soon_threadsafe(loop.call_soon, cancelled.set)
         assert cancelled.wait(30)
     else:
@@ -213,7 +213,7 @@ def server_connection(seam: Seam) -> type[asyncpg.Connection[asyncpg.Record]]:
 
 @contextmanager
 def installed(seam: Seam) -> Iterator[None]:
-    """Put the seam below every storage that is opened meanwhile."""
+    """Put the seam below every storage opened in the context."""
     create_pool = asyncpg.create_pool
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(

@@ -28,7 +28,7 @@ def pair() -> Iterator[tuple[PostgresServer, StandbyServer]]:
 
 
 async def send(storage: lash.Storage, session_id: str, sent: list[str], enough: asyncio.Event) -> None:
-    """Send numbered messages, each repeated until it is acknowledged."""
+    """Send numbered messages, each retried until it is acknowledged."""
     number = 0
     while not enough.is_set():
         key = f"{session_id} {number}"
@@ -42,7 +42,7 @@ async def send(storage: lash.Storage, session_id: str, sent: list[str], enough: 
 
 
 async def test_acknowledged_writes_are_on_the_new_primary(pair: tuple[PostgresServer, StandbyServer]) -> None:
-    """While callers write, the primary is killed and its standby promoted: they go on there, and nothing is missing."""
+    """While callers write, the primary is killed and its standby promoted: they go on there, and no write is lost."""
     primary, standby = pair
     url = both_hosts(primary, standby)
     sent: list[str] = []

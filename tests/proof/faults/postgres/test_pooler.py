@@ -19,7 +19,7 @@ COUNT = 8
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server of our own: the pooler reaches it by its socket, which asks for no password."""
+    """A private server: the pooler reaches it by its socket, which asks for no password."""
     with PostgresServer(binaries=find_binaries()) as server:
         yield server
 
@@ -31,7 +31,7 @@ def schema(server: PostgresServer) -> Iterator[str]:
 
 
 async def test_everything_works_behind_a_pooler(server: PostgresServer, schema: str) -> None:
-    """Storages and a worker share two connections, which change under them all the time, and notice nothing."""
+    """Storages and a worker share two connections that are switched between transactions, and work as usual."""
     async with pooler_before(server, size=2) as (pooler, url):
         through = with_parameters(url, schema=schema, pooler="transaction")
         async with await lash.open(through) as one, await lash.open(through) as other:
@@ -49,7 +49,7 @@ async def test_everything_works_behind_a_pooler(server: PostgresServer, schema: 
 
 
 async def test_a_pooler_that_was_not_announced_is_named(server: PostgresServer, schema: str) -> None:
-    """Without the option, opening says what to add to the URL instead of failing later."""
+    """Without the option, opening raises an error that names it."""
     async with pooler_before(server, size=1) as (_, url):
         with pytest.raises(lash.ConfigError, match=r"pooler=transaction|unsupported startup parameter"):
             await lash.open(with_parameters(url, schema=schema))

@@ -1,4 +1,4 @@
-"""A server that ends in the middle of things and comes back."""
+"""A server that stops during work and comes back."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ENDED = "SELECT count(*) FROM lash_processes WHERE status = 'completed'"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A server that keeps what it acknowledged."""
+    """A durable server."""
     with PostgresServer(durable=True, binaries=find_binaries()) as server:
         yield server
 
 
 async def test_a_worker_outlives_its_server(server: PostgresServer) -> None:
-    """Killed and started again under load, the server loses nothing: each message is handled once and in order."""
+    """Killed and restarted under load, the server loses nothing: each message is handled once and in order."""
     url = f"{server.url}?schema=public"
     restarts, count = 2 * EFFORT, 25 * EFFORT
     troubles = Troubles()
@@ -64,7 +64,7 @@ async def processes_end(url: str, count: int) -> None:
 
 
 async def test_a_server_that_is_away_is_unavailable(server: PostgresServer) -> None:
-    """While there is no server each call says so in our terms, reads and writes alike, and then all works again."""
+    """While the server is down each call raises a lash error, reads and writes alike; afterwards all work again."""
     async with await lash.open(f"{server.url}?schema=public") as storage:
         await storage.sessions.create("s")
         await asyncio.to_thread(server.stop, immediate=True)

@@ -1,4 +1,4 @@
-"""An acknowledged write survives a power cut, whatever the disk had not been forced to keep."""
+"""An acknowledged write survives a power cut, whatever else the disk had not synced."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def can_mount() -> bool:
-    """Say whether this user may mount a file system in a namespace of its own."""
+    """Return whether this user may mount a file system in its own namespace."""
     if shutil.which("unshare") is None:
         return False
     attempt = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
@@ -21,7 +21,7 @@ def can_mount() -> bool:
 
 
 def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    """Every message that was taken is there, the rest was refused as such, and room is used once there is some."""
+    """Every accepted message is stored, the others raise disk-full errors, and freed space is used."""
     if not can_mount():
         pytest.skip("no file system can be mounted here")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A worker on a disk that is full now and then."""
+"""A worker on a disk that is sometimes full."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNT = 8 * EFFORT
 
 
 async def test_a_worker_outlives_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages are handled once and in order, whenever the disk takes something, and none becomes a dead letter."""
+    """Messages are handled once and in order whenever the disk has space, and none becomes a dead letter."""
     chance = random.Random(3)
     refused = 0
 
