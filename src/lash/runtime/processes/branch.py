@@ -13,22 +13,22 @@ from lash.model.effect import EffectError, Envelope
 
 
 class Branch:
-    """One line of execution. Names are counted within it, so concurrent lines do not disturb each other's numbers."""
+    """One branch. Names are counted within it, so that concurrent branches do not affect each other's numbers."""
 
     def __init__(self, prefix: str = "", *, task: asyncio.Task[Any] | None = None, inside: str | None = None) -> None:
         self.prefix = prefix
         self.task = task
-        """The task in which the line runs; names that other tasks count would depend on who is faster."""
+        """The task of the branch; the numbers of names used in other tasks would depend on timing."""
         self.inside = inside
-        """The step that is being run, if this stands for what runs inside of one."""
+        """The running step, if this branch is the code inside one."""
         self.waits = False
-        """Whether the line is parked, or joins lines none of which has let it go on."""
+        """Whether the branch is parked, or waits for branches of which none has ended."""
         self.failures: list[tuple[Envelope, EffectError]] = []
-        """Failures of steps that are not recorded yet: the line has not gone on from them."""
+        """Failures of steps that are not recorded: the branch has not continued after them."""
         self._counts: dict[str, int] = {}
 
     def name(self, name: str) -> str:
-        """Return the name with its number within this line, from 1."""
+        """Return the name with its number within this branch, from 1."""
         number = self._counts[name] = self._counts.get(name, 0) + 1
         return f"{self.prefix}{name}#{number}"
 
@@ -37,7 +37,7 @@ current_branch: Final[contextvars.ContextVar[Branch]] = contextvars.ContextVar("
 
 
 def current_line() -> Branch:
-    """Return the line that is asking, whichever of its tasks asks; raise ConfigError outside of a run or in a step."""
+    """Return the current branch, from any of its tasks; raise ConfigError outside of a run or in a step."""
     try:
         branch = current_branch.get()
     except LookupError:
@@ -51,18 +51,18 @@ def current_line() -> Branch:
 
 
 def own_line() -> Branch:
-    """Return the line that is asking, from its own task; raise ConfigError in tasks that the run does not know."""
+    """Return the current branch, from its own task; raise ConfigError in tasks that the run does not know."""
     branch = current_line()
     if asyncio.current_task() is not branch.task:
         raise ConfigError(
             "steps and waits were called in a task of their own, where their order depends on who is faster: run "
-            "concurrent lines with gather() of the context or turn, or give each step a key with options(key=...)"
+            "concurrent branches with gather() of the context or turn, or give each step a key with options(key=...)"
         )
     return branch
 
 
 class _Join:
-    """A line that waits for others to end."""
+    """A branch that waits for others to end."""
 
     def __init__(self, parent: Branch, lines: int) -> None:
         self._parent = parent
@@ -70,25 +70,25 @@ class _Join:
         parent.waits = lines > 0
 
     def ended(self, *, failed: bool) -> None:
-        """Note that a line ended. The last one lets the parent go on, and so does one that failed."""
+        """Count a branch that ended. The last one, or a failed one, lets the parent continue."""
         self._left -= 1
         if failed or self._left == 0:
             self._parent.waits = False
 
 
 class Lines:
-    """The lines of one run, and whether all of them wait for what only another run will see."""
+    """The branches of one run, and whether all of them wait, so that the run can be parked."""
 
     def __init__(self) -> None:
         self.active = 0
-        """How many steps are being run right now."""
+        """How many steps are running now."""
         self.on_quiet: Callable[[], None] | None = None
-        """Called when every line waits and no step runs."""
+        """Called when every branch waits and no step runs."""
         self._branches: set[Branch] = set()
         self._parked: set[asyncio.Future[NoReturn]] = set()
 
     def begin(self) -> None:
-        """Begin a run in the task that calls: names are counted from 1 again."""
+        """Start a run in the calling task: names are counted from 1 again."""
         self._branches = {root_branch()}
 
     async def park(self) -> NoReturn:
@@ -102,22 +102,22 @@ class Lines:
         finally:
             branch.waits = False
             self._parked.discard(parked)
-        raise AssertionError("a parked line is suspended or cancelled")
+        raise AssertionError("a parked branch is suspended or cancelled")
 
     def suspend(self, reason: BaseException) -> None:
-        """Let every line that is parked raise."""
+        """Raise the reason in every parked branch."""
         for parked in self._parked:
             if not parked.done():
                 parked.set_exception(reason)
 
     def look(self) -> None:
-        """Check whether every line waits."""
+        """Check whether every branch waits."""
         quiet = self.active == 0 and all(branch.waits for branch in self._branches)
         if quiet and self._parked and self.on_quiet is not None:
             self.on_quiet()
 
     async def gather(self, group: str, awaitables: tuple[Awaitable[Any], ...]) -> list[Any]:
-        """Run lines at once and return their results in order; the first error ends the others."""
+        """Run branches concurrently and return their results in order; the first error cancels the others."""
         try:
             return await self._join(own_line(), group, awaitables)
         finally:
@@ -142,7 +142,7 @@ class Lines:
             finally:
                 parent.waits = False
                 self._branches.difference_update(lines)
-                # What the lines did not go on from is now for the parent to go on from.
+                # Failures after which no branch continued now belong to the parent.
                 parent.failures.extend(failure for line in lines for failure in line.failures)
 
     def _begin(self, join: _Join, line: Branch, awaitable: Awaitable[Any]) -> asyncio.Task[Any]:
@@ -164,14 +164,14 @@ class Lines:
 
 
 def root_branch() -> Branch:
-    """Begin a new run in the task that calls: names are counted from 1 again."""
+    """Start a new run in the calling task: names are counted from 1 again."""
     branch = Branch(task=asyncio.current_task())
     current_branch.set(branch)
     return branch
 
 
 async def _ended(tasks: list[asyncio.Task[Any]]) -> None:
-    """Wait until all tasks have ended, also while being cancelled, which is passed on afterwards."""
+    """Wait until all tasks have ended; a cancellation meanwhile is raised afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while pending := [task for task in tasks if not task.done()]:
         try:

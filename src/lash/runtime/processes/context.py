@@ -69,9 +69,9 @@ class Steps:
         return self._journal.step(name, function, args, kwargs, self._options)
 
     def gather(self, *awaitables: Awaitable[Any]) -> Awaitable[list[Any]]:
-        """Run several lines at once and return their results in order; the first error ends the others.
+        """Run several branches concurrently and return their results in order; the first error cancels the others.
 
-        Steps inside each line are counted within it, so that their keys do not depend on timing. Give it steps,
+        Steps are counted within their branch, so that their keys do not depend on timing. Give it steps,
         waits and calls of async functions that contain steps. Steps that are called by other means in tasks of their
         own raise ConfigError, unless they have keys of their own.
         """

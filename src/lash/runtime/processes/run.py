@@ -374,7 +374,7 @@ class ProcessRun:
         await self.storage.events.append(self.process_id, draft, fence=self.fence)
 
     def _suspend(self) -> None:
-        """Park: every line waits for what only another run will see."""
+        """Park: every branch waits for something that another run will see."""
         if not self._parking:
             self._parking = True
             self._journal.stop(Suspended())
