@@ -31,7 +31,7 @@ def test_prose_depends_on_its_seed_alone() -> None:
 
 
 def test_sides_take_turns() -> None:
-    """Every side is measured once in a round, the first round does not count, and the order turns round."""
+    """Every side is measured once in a round, the first round does not count, and the order alternates."""
     order: list[str] = []
 
     def side(name: str, number: int) -> float:
@@ -44,7 +44,7 @@ def test_sides_take_turns() -> None:
 
 
 def test_a_ratio_is_of_medians() -> None:
-    """One round that went astray does not count."""
+    """One outlier round does not count."""
     ratio = Ratio(case="", ours=Samples((1.0, 2.0, 90.0)), other=Samples((4.0, 4.0, 4.0)), unit="x")
     assert ratio.value == 0.5
     assert ratio.ours.spread == 44.5
@@ -79,7 +79,7 @@ def test_literals_mean_what_they_were(postgres_server: PostgresServer, value: ob
 
 
 def test_pgbench_is_timed_after_its_warm_calls(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    """The rate is that of the calls after those to warm up, which are quick here while the others take their time."""
+    """The rate is that of the calls after the warm-up, which are slower here."""
     pgbench = find_pgbench()
     assert pgbench is not None
     call = "SELECT pg_sleep($1)"

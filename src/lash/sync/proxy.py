@@ -1,4 +1,4 @@
-"""Blocking classes, derived from the async ones whenever they are asked for."""
+"""Blocking classes, derived from the async ones on first use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALTERNATIVE: Final = re.compile(r"(?:^|\| )([A-Za-z_]\w*)")
 
 
 class Blocking:
-    """An async object, used from any thread: each call waits until the object's own event loop has the answer."""
+    """An async object, used from any thread: each call waits for the result from the object's own event loop."""
 
     __slots__ = ("__weakref__", "_portal", "_target")
 
@@ -39,7 +39,7 @@ class Blocking:
         return sorted({*super().__dir__(), *(name for name in vars(self._target) if not name.startswith("_"))})
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (the attributes of any object)
-        """Return what the object itself has in public, such as its id."""
+        """Return a public attribute of the object, such as its id."""
         if name.startswith("_") or inspect.ismethod(value := getattr(self._target, name)):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return value
@@ -67,7 +67,7 @@ def blocking(name: str) -> type[Blocking]:
 def derive(source: type[Any], base: type[Blocking] = Blocking) -> type[Blocking]:
     """Return a class with the public methods and properties of the source, blocking, on top of a base.
 
-    What the base has of its own is kept.
+    Attributes defined by the base are kept.
     """
     members: dict[str, object] = {"__slots__": (), "__module__": "lash.sync", "__doc__": plain_text(source.__doc__)}
     for name, member in _members(source):
@@ -87,7 +87,7 @@ def derive(source: type[Any], base: type[Blocking] = Blocking) -> type[Blocking]
 
 
 def wrap(portal: Portal, value: Any, kind: str | None) -> Any:  # noqa: ANN401 (values of all kinds pass)
-    """Return what a blocking call returns for an async value: plain values as they are."""
+    """Return what a blocking call returns for an async value; plain values are unchanged."""
     if value is None:
         return None
     if kind is not None:
@@ -127,12 +127,12 @@ def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def plain_text(text: str | None) -> str | None:
-    """Return what an async class says, as its blocking form says it."""
+    """Return the docstring of an async class in its blocking form."""
     return None if text is None else text.replace("async with", "with").replace("`await ", "`")
 
 
 def _returned(function: Callable[..., Any] | None) -> str | None:
-    """Return the name of the async class that a function says it returns, if it does."""
+    """Return the name of the async class in a function's return annotation, if any."""
     declared = str(getattr(function, "__annotations__", {}).get("return", ""))
     return next((name for name in _ALTERNATIVE.findall(declared) if name in INTERFACES), None)
 

@@ -1,4 +1,4 @@
-"""What has a thread of its own: an application, and a storage that was opened."""
+"""Objects with a thread of their own: an application, and an opened storage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Opened(Blocking):
     __slots__ = ()
 
     def close(self) -> None:
-        """Finish what was accepted, then close, and end the thread. A second close is harmless."""
+        """Finish accepted calls, close the storage, and end the thread. Idempotent."""
         self._portal.end(self._target.close)
 
     def __enter__(self) -> Self:
@@ -32,7 +32,7 @@ class Opened(Blocking):
 
 
 class Living(Blocking):
-    """Begins the thread with the application and ends it with it."""
+    """Starts the thread with the application and ends it with it."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class Living(Blocking):
             raise
 
     def stop(self) -> None:
-        """Let what runs finish or give it back, close the storage, end the thread. A second stop is harmless."""
+        """Let running work finish or release it, close the storage, and end the thread. Idempotent."""
         self._portal.end(self._target.stop)
 
     def __enter__(self) -> Self:

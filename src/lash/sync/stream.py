@@ -38,7 +38,7 @@ class Stream(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """Ask for no more; a second close is harmless, also when all was closed before."""
+        """End the iteration. Idempotent, also after the storage was closed."""
         close = getattr(self._source, "aclose", None)
         if close is not None and self._portal.is_open:
             self._portal.call(close)

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def backend_url(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a database in which lash has never been."""
+    """The URL of a database without lash tables."""
     if backend_name == "memory":
         return "sqlite://"
     if backend_name == "sqlite":

@@ -1,4 +1,4 @@
-"""What the migration that takes the segments of nodes unchecked makes of the sessions that a storage holds already."""
+"""The migration that drops the check of node segments keeps the sessions that a storage already holds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ORDER BY 1, 2
 
 
 async def test_old_nodes_are_kept_and_go_with_their_segments(backend_url: str) -> None:
-    """Nodes of before stay; they go with a session that is deleted and with a graph that is replaced."""
+    """Existing nodes stay; they are removed with a deleted session and with a replaced graph."""
     schema = PostgresOptions.from_url(backend_url).schema
     steps = load_migrations("lash.postgres.sql.migrations", schema=schema)
     place = [step.name for step in steps].index("cheaper_commits")

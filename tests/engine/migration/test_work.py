@@ -1,4 +1,4 @@
-"""What the migration to the work list makes of the processes that a storage holds already."""
+"""The migration to the work list keeps the processes that a storage already holds."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _old_row(process_id: str, registration: str, *, recovery: str, status: str, 
 
 
 async def test_existing_processes_join_the_work_list(backend_url: str, backend_name: str) -> None:
-    """Running ones are ready, external and ended ones never; who started whom is read from the registration."""
+    """Running processes are ready, external and ended ones never; parents are read from the registration."""
     schema = None if backend_name == "sqlite" else PostgresOptions.from_url(backend_url).schema
     steps = load_migrations(f"lash.{backend_name}.sql.migrations", schema=schema)
     place = [step.name for step in steps].index("work")

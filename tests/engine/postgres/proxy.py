@@ -25,7 +25,7 @@ class Cut(enum.Enum):
 
 
 class Proxy:
-    """Forwards bytes. ``round_trips`` counts what the client sent and awaited an answer for, since the last reset."""
+    """Forwards bytes. ``round_trips`` counts the client's requests that await a reply, since the last reset."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host
@@ -75,7 +75,7 @@ class Proxy:
 
 @asynccontextmanager
 async def proxy_before(url: str) -> AsyncIterator[tuple[Proxy, str]]:
-    """Put a proxy before the server of the URL; gives the proxy and the URL that leads through it."""
+    """Start a proxy in front of the server of the URL; gives the proxy and the URL that leads through it."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None

@@ -84,7 +84,7 @@ async def test_a_refusal_concerns_one_item(batcher: StatementBatcher[str, str], 
 
 
 async def test_an_error_concerns_one_item(batcher: StatementBatcher[str, str], sender: Sender) -> None:
-    """When a statement fails, each of its items is sent alone, and only the failing one raises."""
+    """When a statement fails, each of its items is sent alone, and only the failing item raises."""
     sender.broken = {3}
     answers = await submit_all(batcher, *range(6))
     assert isinstance(answers.pop(3), ZeroDivisionError)
@@ -95,7 +95,7 @@ async def test_an_error_concerns_one_item(batcher: StatementBatcher[str, str], s
 async def test_items_of_one_key_are_sent_one_after_the_other(
     batcher: StatementBatcher[str, str], sender: Sender
 ) -> None:
-    """Two writes under one key in one statement could not be distinguished."""
+    """Two writes under one key never share a statement, which could not distinguish them."""
     answers = await asyncio.gather(*(batcher.submit(number % 2, f"{number}") for number in range(6)))
     assert answers == [f"{number}" for number in range(6)]
     assert all(len(set(keys)) == len(keys) for keys in sender.sent)

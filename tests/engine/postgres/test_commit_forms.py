@@ -1,4 +1,4 @@
-"""A commit takes the shortest of four statements, and all of them leave the same rows behind."""
+"""A commit takes the shortest of four statements, and all of them leave the same rows."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ async def test_a_commit_alone_waits_for_other_changes_of_its_session(
 
 
 async def waits_for_a_lock(connection: asyncpg.Connection[asyncpg.Record]) -> None:
-    """Return when a statement waits for a lock that this connection holds."""
+    """Return once a statement waits for a lock that this connection holds."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
     async with asyncio.timeout(30):
         while await connection.fetchval(waiting) == 0:  # noqa: ASYNC110 (the server sends no notice)
@@ -303,7 +303,7 @@ async def test_reading_forgets_no_checkpoint(storage: lash.Storage, forms: Forms
 
 
 def test_a_head_is_forgotten_with_its_checkpoint() -> None:
-    """A head that is evicted takes along what was known of its session."""
+    """Evicting a head also evicts what was known of its session."""
     heads, known = HeadCache(capacity=1), KnownCheckpoint({}, inherits=False)
     heads.remember("a", EMPTY_HEAD, known)
     assert heads.checkpoint("a", EMPTY_HEAD) is known

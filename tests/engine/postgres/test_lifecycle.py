@@ -61,7 +61,7 @@ async def test_a_cancelled_call_ends_at_once_and_its_connection_is_used_again(po
         async with raw_connection(postgres_schema_url) as watcher:
             await until_count(watcher, SLEEPING, "cancelling", 1)
             reading.cancel()
-            # One turn of the loop delivers the cancellation; the caller waits for nothing else.
+            # One iteration of the loop delivers the cancellation; the caller waits for nothing else.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert reading.cancelled()
@@ -225,7 +225,7 @@ async def test_use_in_a_forked_child_is_refused(postgres_schema_url: str) -> Non
 
 
 def test_use_in_another_event_loop_is_refused(postgres_server: PostgresServer) -> None:
-    """The error says what to do; the loop of the database is not disturbed."""
+    """The error names the remedy; the loop of the database is not disturbed."""
     options = PostgresOptions.from_url(postgres_server.url)
     with asyncio.Runner() as first, asyncio.Runner() as second:
         database = first.run(Database.open(options, queries=queries_for(options)))
@@ -257,5 +257,5 @@ except ConfigError as error:
 
 
 def test_importing_lash_does_not_import_the_driver() -> None:
-    """Users of SQLite pay nothing for PostgreSQL."""
+    """Importing lash does not import asyncpg, so SQLite alone needs no driver."""
     assert run_python("import sys, lash, lash.postgres; print('asyncpg' in sys.modules)") == "False"

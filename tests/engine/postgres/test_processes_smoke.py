@@ -1,4 +1,4 @@
-"""Processes on PostgreSQL where many work on them at once."""
+"""Processes on PostgreSQL under concurrent callers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def opened(url: str, count: int) -> AsyncIterator[list[Storage]]:
 
 
 async def read_feed(storage: Storage, writing: asyncio.Future[list[None]]) -> list[ProcessChange]:
-    """Read the feed two changes at a time while others write, and then to its end."""
+    """Read the feed two changes at a time during writes, and then to its end."""
     changes: list[ProcessChange] = []
     cursor: str | None = None
     while True:
@@ -41,7 +41,7 @@ async def read_feed(storage: Storage, writing: asyncio.Future[list[None]]) -> li
 
 
 async def test_an_append_to_a_known_process_is_one_statement(postgres_schema_url: str) -> None:
-    """What a storage knows of a process makes the append one round trip, also when it wakes a session or ends it."""
+    """An append to a cached process is one round trip, also when the event wakes a session or ends the process."""
     heard: list[str] = []
     async with await lash.open(postgres_schema_url, on_statement=heard.append) as storage:
         await created(storage)

@@ -69,7 +69,7 @@ async def open_database(
 
 
 def write_then_refuse(transaction: Transaction) -> None:
-    """A body that fails when it has written already."""
+    """A body that fails after it has written."""
     transaction.run("insert_item", id=50, label="gone")
     raise RevisionConflict("s", 1, 2)
 
@@ -83,7 +83,7 @@ def ids(reader: Reader) -> list[int]:
 
 
 class Gate:
-    """A body that holds the writer until the test lets it go, so that others queue up behind it."""
+    """A body that holds the writer until the test releases it, so that others queue up behind it."""
 
     def __init__(self) -> None:
         self._entered = threading.Event()

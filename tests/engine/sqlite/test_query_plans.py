@@ -1,4 +1,4 @@
-"""The plans that keep a commit and a read of a path independent of how much is stored."""
+"""Query plans that keep a commit and a read of a path independent of the stored amount."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _WHOLE_GRAPH = {
 _BOUNDED = {"maintenance_table_rows"}
 """Queries that read the beginning of a table, up to a limit."""
 _WHOLE_STORAGE = {"rows_forget_secrets", "rows_pulse"}
-"""Queries of a move, which looks at everything there is."""
+"""Queries of a move between storages, which concern the whole storage."""
 
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[apsw.Connection]:
-    """An empty database with the tables of today."""
+    """An empty database with the current tables."""
     opened = apsw.Connection(":memory:")
     for migration in load_migrations(MIGRATIONS):
         opened.execute(migration.statement)
@@ -71,7 +71,7 @@ def test_nodes_are_looked_up_by_more_than_their_session(connection: apsw.Connect
 
 @pytest.mark.parametrize("name", sorted(name for name in _QUERIES if name.startswith("commit_")))
 def test_a_commit_reads_no_history_of_components(connection: apsw.Connection, name: str) -> None:
-    """A commit looks at current and dropped components only, not at those of all revisions between."""
+    """A commit reads current and dropped components only, not those of all revisions between."""
     assert [
         line for line in _plan(connection, name) if line.endswith("lash_components USING PRIMARY KEY (session_key=?)")
     ] == []

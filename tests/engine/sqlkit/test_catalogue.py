@@ -1,4 +1,4 @@
-"""A live catalogue is compared with the needed one, and every lack is named."""
+"""A live catalogue is compared with the required one, and every difference is named."""
 
 import sys
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def test_what_is_written_reads_back_equal(package: Path) -> None:
 
 
 def test_equal_catalogues_are_written_alike() -> None:
-    """The text does not depend on the order in which tables, columns and keys were met."""
+    """The text does not depend on the order of tables, columns and keys."""
     reversed_rows = group_catalogue(COLUMN_ROWS[::-1], UNIQUE_ROWS[::-1], FOREIGN_KEY_ROWS[::-1])
     assert dump_catalogue(reversed_rows) == dump_catalogue(NEEDED)
 

@@ -20,12 +20,12 @@ SCOPES: Final = (
     AgentScope(session_id="s1"),
     AgentScope(session_id="never"),
 )
-"""Sessions that come and go, a frame of one, and a session that never is."""
+"""Sessions that are created and deleted, a frame of one, and a session that never exists."""
 scopes: Final = st.sampled_from(SCOPES)
 
 
 class GrantRules(ProcessLife):
-    """Grant, revoke, transfer, and what a session leaves behind."""
+    """Grant, revoke, transfer, and the grants of deleted sessions."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

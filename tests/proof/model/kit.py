@@ -1,12 +1,12 @@
-"""What every machine shares: two backends in lock-step, a model beside them, and an account of what was reached.
+"""The base of all machines: two backends in lock-step, a model beside them, and a count of what was reached.
 
 A machine is a Hypothesis ``RuleBasedStateMachine``. Its steps are methods marked with ``action``, which call ``step``
-with an operation, done on both backends, and with what the model says to it. The two answers must agree in everything
-but made-up ids, and with the model. An operation class is ``name:ok`` or ``name:ErrorClass``, or what an action counts
-itself with ``count``; a run that never reached one of the classes that its machine lists fails, however green it looks.
+with an operation, run on both backends, and with the prediction of the model. The two results must be equal except
+for generated ids, and equal the prediction. An operation class is ``name:ok`` or ``name:ErrorClass``, or what an action
+counts itself with ``count``. A run that never reached a class that its machine lists fails.
 
-``LASH_MODEL_EXAMPLES=n`` runs n examples of every machine from random seeds; a failure says which ``LASH_MODEL_SEED``
-repeats it. A failure is made small, which can take minutes; ``LASH_MODEL_SHRINK=0`` shows it as
+``LASH_MODEL_EXAMPLES=n`` runs n examples of every machine from random seeds; a failure prints the ``LASH_MODEL_SEED``
+that repeats it. A failure is shrunk, which can take minutes; ``LASH_MODEL_SHRINK=0`` shows it as
 it was found.
 """
 
@@ -33,14 +33,14 @@ T = TypeVar("T")
 
 _SHORT_SEED = 20_240_229
 _ROUND = 9
-"""How many examples are drawn from one seed. From the tenth on, Hypothesis makes more and more of them out of parts of
+"""How many examples are drawn from one seed. From the tenth on, Hypothesis builds more and more of them from parts of
 others, which finds less here than new ones do."""
 _PATIENCE = 3
-"""How many times as long a run takes at most, before what it has not reached counts as out of reach."""
+"""How many times as long a run takes at most, before a class that it has not reached fails it."""
 
 
 class Refused(Exception):
-    """What the model says where a store must raise: the name of the error class, and fields it must carry."""
+    """The model's prediction where a store must raise: the name of the error class, and fields it must carry."""
 
     def __init__(self, kind: str, **facts: object) -> None:
         super().__init__(kind, facts)
@@ -50,7 +50,7 @@ class Refused(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """How often an action is drawn, when it can be, and what its arguments are drawn from."""
+    """The weight of an action, when it is possible, and what its arguments are drawn from."""
 
     weight: int
     when: Callable[[Any], object] | None
@@ -67,7 +67,7 @@ def action(
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Mark a method of a machine as one of its steps.
 
-    Instead of ``rule``, whose choice leaves most rules out of most examples: a queue without a lease is no test.
+    Instead of ``rule``, whose choice leaves most rules out of most examples: a queue without a lease tests nothing.
     """
 
     def mark(method: Callable[P, None]) -> Callable[P, None]:
@@ -109,9 +109,9 @@ class Machine(RuleBasedStateMachine):
     CLASSES: ClassVar[frozenset[str]] = frozenset()
     """Every operation class that a run must reach."""
     LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset()
-    """Columns, by table and name, in which each database has values of its own: hashes of what it made up."""
+    """Columns, by table and name, in which the databases differ: hashes of generated ids."""
     WEIGHTS: ClassVar[dict[str, int]] = {}
-    """Where actions weigh otherwise in this machine than they do by themselves."""
+    """Weights of actions in this machine, where they differ from the default."""
     REOPENS: ClassVar[tuple[int, ...]] = (0, 0, 0, 0, 1)
     """How often an example may close and open its storages, which is slow; one of these is drawn."""
 
@@ -124,7 +124,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.world = world
         self.touched = ""
-        """Whatever the last action was about, by its id, so that invariants look at that and not at everything."""
+        """The id that the last action concerned, so that invariants check that and not everything."""
         self._reopens = 0
         self._names_before = 0
         world.begin()
@@ -136,10 +136,10 @@ class Machine(RuleBasedStateMachine):
     def step(
         self, name: str, operation: Callable[[Side], Awaitable[T]], model: Callable[[T | None], object]
     ) -> T | None:
-        """Do one operation on both backends, hold it against the model, and return the answer; None for a refusal.
+        """Run one operation on both backends, compare it with the model, and return the result; None for a refusal.
 
-        The model is asked with the answer, from which it may take ids that it cannot know, or with None if the
-        operation was refused; it returns the answer it expects, or raises `Refused`.
+        The model is called with the result, from which it may take ids that it cannot know, or with None if the
+        operation was refused; it returns the result it expects, or raises `Refused`.
         """
         self._names_before = self.world.sides[0].names.count
         outcome, *others = self.world.both(operation)
@@ -160,25 +160,25 @@ class Machine(RuleBasedStateMachine):
         return value
 
     def look(self, name: str, operation: Callable[[Side], Awaitable[T]], expected: object) -> None:
-        """Read something on both backends, and hold it against what the model has."""
+        """Read on both backends, and compare the result with the model."""
         self.step(name, operation, lambda _: expected)
 
     def is_new(self, symbol: str) -> bool:
-        """Say whether an id appeared for the first time in the last answer."""
+        """Return whether an id appeared for the first time in the last result."""
         return symbol_number(symbol) >= self._names_before
 
     def count(self, reached: str) -> None:
-        """Note that a class of operations was reached."""
+        """Count a reached class of operations."""
         self.world.reached[reached] += 1
 
     def possible(self) -> list[str]:
-        """Return the actions that make sense now, each as often as it weighs."""
+        """Return the actions that are possible now, each as often as its weight."""
         chosen = ((name, each) for name, each in self.ACTIONS.items() if each.when is None or each.when(self))
-        # First what costs nothing: every round begins with an example of nothing else.
+        # First the cheapest: every round begins with an example of nothing else.
         return ["use_other_storage", *(name for name, each in chosen for _ in range(self.weigh(name, each)))]
 
     def weigh(self, name: str, each: Action) -> int:
-        """Return how often the action is drawn by this machine."""
+        """Return the weight of the action in this machine."""
         return self.WEIGHTS.get(name, each.weight)
 
     @initialize(reopens=st.data())
@@ -187,7 +187,7 @@ class Machine(RuleBasedStateMachine):
         self.prepare()
 
     def prepare(self) -> None:
-        """Do what every example begins with; nothing unless a machine says otherwise."""
+        """Run the start of every example; nothing unless a machine overrides it."""
 
     @rule(step=st.data())
     def act(self, step: st.DataObject) -> None:
@@ -208,7 +208,7 @@ class Machine(RuleBasedStateMachine):
         self.count("reopen")
 
     def reopened(self) -> None:
-        """Forget in the model what storages remember only as long as they are open."""
+        """Drop from the model what storages cache only while they are open."""
 
     def teardown(self) -> None:
         """Compare the rows, unless the example has failed already."""
@@ -227,7 +227,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def run_machine(machine: type[Machine], world: World, *, examples: int, steps: int) -> None:
-    """Run a machine for so many examples of so many steps, or as the environment says, and judge what was reached.
+    """Run a machine for this many examples of this many steps, or as the environment says, and check what was reached.
 
     A run that has not reached everything goes on for some rounds: another release of Hypothesis draws other examples.
     """
@@ -249,7 +249,7 @@ def run_machine(machine: type[Machine], world: World, *, examples: int, steps: i
 
 
 def _starved(machine: type[Machine], world: World) -> list[str]:
-    """Return the classes that a run should have reached and has not."""
+    """Return the classes that a run should have reached and did not."""
     return sorted(machine.CLASSES - world.reached.keys())
 
 
@@ -269,7 +269,7 @@ def _run_round(machine: type[Machine], world: World, number: int, steps: int) ->
 
 
 def report(machine: type[Machine], world: World) -> None:
-    """Print how much was done and how often each class was reached; pytest shows it with -s or on failure."""
+    """Print the number of operations and how often each class was reached; pytest shows it with -s or on failure."""
     print(f"{machine.__name__}: {world.example} examples, {world.steps} operations on each side")  # noqa: T201
     for name, times in sorted(world.reached.items()):
         print(f"  {name}: {times}")  # noqa: T201

@@ -12,9 +12,9 @@ from tests.proof.model.kit import Refused
 def claim(
     sessions: Sessions, session_id: str, owner: LeaseOwner, ttl_ms: int, made: Lease | None, *, over_dead: bool = False
 ) -> LeaseOutcome:
-    """Say what a claim gets; ``made`` is the lease of the answer, for its token and number if it is a new one.
+    """Predict a claim; ``made`` is the lease of the result, for its token and number if it is a new one.
 
-    ``over_dead`` says that the holder was seen, still holds, and is dead.
+    ``over_dead`` means that the holder was seen, still holds, and is dead.
     """
     state = sessions.need(session_id).lease
     held, now = state.holder, sessions.now_ms
@@ -39,7 +39,7 @@ def claim(
 
 
 def renew(sessions: Sessions, fence: LeaseFence, ttl_ms: int) -> Lease:
-    """Say what a renewal gets."""
+    """Predict a renewal."""
     state = sessions.need(fence.resource.id)
     held = live(state, fence, sessions.now_ms)
     state.lease.holder = _extended(held, sessions.now_ms + ttl_ms)
@@ -47,7 +47,7 @@ def renew(sessions: Sessions, fence: LeaseFence, ttl_ms: int) -> Lease:
 
 
 def release(sessions: Sessions, fence: LeaseFence, pause_ms: int = 0) -> bool:
-    """Say whether a release frees the lease; it does so also after its time."""
+    """Return whether a release frees the lease; it does so also after its expiry."""
     state = sessions.need(fence.resource.id).lease
     if state.holder is None or state.holder.fence != fence:
         return False
@@ -57,7 +57,7 @@ def release(sessions: Sessions, fence: LeaseFence, pause_ms: int = 0) -> bool:
 
 
 def live(state: SessionState, fence: LeaseFence, now_ms: int) -> Lease:
-    """Return the lease if this is the fence of it and it has not run out; else refuse."""
+    """Return the lease if this is its fence and it has not expired; else refuse."""
     held = state.lease.holder
     if held is None or held.fence != fence or now_ms >= held.expires_at_ms:
         raise Refused("LeaseLost", resource=fence.resource)

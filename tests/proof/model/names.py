@@ -1,4 +1,4 @@
-"""What one backend makes up (ids, tokens, cursors, row numbers), under names that are the same on all of them."""
+"""Generated values of one backend (ids, tokens, cursors, row numbers), under names that are the same on all of them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OPAQUE_FIELDS: Final = frozenset(
         ("WaitRecord", "key_id"),
     }
 )
-"""Texts that mean nothing to callers, and may differ."""
+"""Texts that are opaque to callers, and may differ."""
 NUMBER_FIELDS: Final = {("Batch", "seq"): "batch", ("DeadLetter", "place"): "letter"}
 """Row numbers that a database gives out; only their order is promised."""
 _SYMBOL: Final = re.compile(r"@\d+@")
 
 
 class Names:
-    """Translates the answers of one side into symbols, in the order in which they appear, and arguments back."""
+    """Translates the results of one side into symbols, in order of appearance, and arguments back."""
 
     def __init__(self) -> None:
         self._symbols: dict[str, str] = {}
@@ -45,15 +45,15 @@ class Names:
 
     @property
     def count(self) -> int:
-        """How many symbols there are so far; a symbol is new if its number is not below the count of before."""
+        """The number of symbols so far; a symbol is new if its number is not below an earlier count."""
         return len(self._symbols)
 
     def symbolic(self, value: T) -> T:
-        """Return the value with a symbol in the place of everything made up."""
+        """Return the value with a symbol in place of everything generated."""
         return _walk(value, self._symbolic_text, self._symbolic_field)
 
     def own(self, value: T) -> T:
-        """Return the value with this side's ids in the place of symbols."""
+        """Return the value with this side's ids in place of symbols."""
         return _walk(value, self._real_text, self._real_field)
 
     def own_number(self, kind: str, number: int) -> int:
@@ -61,7 +61,7 @@ class Names:
         return self._real_numbers.get((kind, number), 0) if number else 0
 
     def blind(self, text: str) -> str:
-        """Return the text with symbols where they are known already, and a question mark for anything new."""
+        """Return the text with known symbols, and a question mark for anything new."""
         return MADE_UP.sub(lambda found: self._symbols.get(found[0], "?"), text)
 
     def _symbolic_text(self, text: str) -> str:
@@ -92,7 +92,7 @@ class Names:
 
 
 def symbol_number(symbol: str) -> int:
-    """Return the place of a symbol in the order of appearance."""
+    """Return the position of a symbol in the order of appearance."""
     return int(symbol.strip("@"))
 
 
@@ -102,7 +102,7 @@ def _walk(value: T, text: Callable[[str], str], field: Callable[[tuple[str, str]
 
 def _changed(value: object, text: Callable[[str], str], field: Callable[[tuple[str, str], object], object]) -> object:
     if isinstance(value, str):
-        # An enumeration is a string too, and never made up.
+        # An enumeration is a string too, and never generated.
         return text(value) if type(value) is str else value
     if isinstance(value, msgspec.Struct):
         return _changed_struct(value, text, field)

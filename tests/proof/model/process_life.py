@@ -1,4 +1,4 @@
-"""Rules that every machine with processes needs: they are registered, asked to do something, ended and pruned."""
+"""Rules that every machine with processes needs: they are registered, sent requests, ended and pruned."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.proof.model.process_model import ProcessModel
 from tests.proof.model.world import Side, World
 
 PROCESS_IDS: Final = ("P", "a", "ä")
-"""In the order of their code points, which is not that of every language."""
+"""In the order of their code points, which differs from that of some languages."""
 process_ids: Final = st.sampled_from(("a", "a", "a", *PROCESS_IDS))
 
 ENGINE: Final = EngineInput(kind="work", payload={"n": 1})
@@ -55,7 +55,7 @@ OUTCOMES: Final[tuple[Outcome, ...]] = (
 
 
 def registration(process_id: str, kind: int) -> Registration:
-    """Return one of the registrations that there are of an id."""
+    """Return one of the registrations of an id."""
     fields = KINDS[kind]
     return Registration(
         process_id=process_id,
@@ -66,7 +66,7 @@ def registration(process_id: str, kind: int) -> Registration:
 
 
 class ProcessLife(SessionLife):
-    """A machine whose processes come and go."""
+    """A machine whose processes are registered, ended and pruned."""
 
     LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset({("lash_source_keys", "content_hash")})
 
@@ -142,7 +142,7 @@ class ProcessLife(SessionLife):
         self.count("prune:some" if pruned else "prune:none")
 
     def check(self, process_id: str) -> None:
-        """The record is what the log adds up to, and the log has no gap."""
+        """The record follows from the log, and the log has no gap."""
         known = self.processes.processes.get(process_id)
         self.step(
             "get",
@@ -153,7 +153,7 @@ class ProcessLife(SessionLife):
             self.step("log", lambda side: side.storage.events.after(process_id), like(lambda: known.log))
 
     def pruned(self, before: int) -> set[str]:
-        """Prune in the model; machines with more about processes say so here."""
+        """Prune in the model; machines with more state extend this."""
         return self.processes.prune(before, None)
 
     def forget_session(self, session_id: str) -> bool:
