@@ -1,8 +1,8 @@
 """The language rule: prose that a reader has to decode is found, with the word to use instead.
 
 CONTRIBUTING ("Language") has the rules; this is the part of them that a program can check. Prose is what people read:
-comments, docstrings and messages of Python files, comments of SQL, and the text of Markdown files. Names in backticks
-and blocks of code are not prose.
+comments, docstrings and messages of Python files, comments of SQL, and the text of Markdown files. Names in backticks,
+blocks of code, strings of one word and SQL in strings are not prose.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _FORBIDDEN: Final = re.compile("|".join(rf"(?P<w{n}>\b(?:{word})\b)" for n, word
 _ADVICE: Final = tuple(INSTEAD.values())
 _NAMES: Final = re.compile(r"`[^`\n]*`")
 _BLOCKS: Final = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+_SQL: Final = re.compile(r"\b(?:SELECT|INSERT|UPDATE|DELETE)\b")
 _TEXT_TOKENS: Final = (tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
 
 
@@ -73,5 +74,6 @@ def _prose(path: Path) -> Iterator[tuple[int, str]]:
 
 def _python_prose(text: str) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in _TEXT_TOKENS:
+        is_sentence = " " in token.string and not _SQL.search(token.string)
+        if token.type in _TEXT_TOKENS and is_sentence:
             yield from enumerate(token.string.splitlines(), start=token.start[0])

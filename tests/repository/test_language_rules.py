@@ -35,11 +35,12 @@ def test_the_finding_has_advice(tmp_path: Path) -> None:
     ("name", "text"),
     [
         ("src/lash/a.py", '"""Calls `tell`."""\n\n\ndef tell(folder: str) -> None: ...\n'),
+        ("src/lash/a.py", 'user = "nobody"\nquery = "SELECT settled FROM a"\n'),
         ("docs/a.md", "Run this:\n\n```sh\ntell somebody\n```\n\nand `folder`.\n"),
         ("src/lash/sqlite/sql/a.sql", "-- name: a\n-- The id.\nSELECT settled FROM a;\n"),
         ("src/lash/sqlite/sql/migrations/0001_a.sql", "-- For ever.\nSELECT 1;\n"),
     ],
-    ids=["names", "code", "statements", "released migrations"],
+    ids=["names", "strings", "code", "statements", "released migrations"],
 )
 def test_names_and_code_are_no_prose(tmp_path: Path, name: str, text: str) -> None:
     """Identifiers, blocks of code and migrations are not checked."""
