@@ -21,8 +21,6 @@ from lash.model.effect import (
     ExecutionScope,
     OperationScope,
     ProcessScope,
-    QueueDrainScope,
-    SessionDeleteScope,
     Sleep,
     Step,
     TurnScope,
@@ -179,8 +177,6 @@ class TestEffect:
             TurnScope(session_id="x:y", turn_id="z"),
             TurnScope(session_id="x", turn_id="y:z"),
             TurnScope(session_id="s", turn_id="x"),
-            QueueDrainScope(session_id="x", drain_id="x"),
-            SessionDeleteScope(session_id="x"),
             ProcessScope(process_id="x"),
             OperationScope(operation_id="x"),
         ]
@@ -199,8 +195,6 @@ class TestEffect:
             TurnScope(session_id=" ", turn_id="t"),
             TurnScope(session_id="s", turn_id=""),
             ProcessScope(process_id=""),
-            QueueDrainScope(session_id="s", drain_id="\t"),
-            SessionDeleteScope(session_id=""),
             OperationScope(operation_id=" "),
         ):
             for call in (

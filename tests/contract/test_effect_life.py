@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from lash.errors import Conflict, EffectLeaseLost, RevisionConflict, SessionDeleted, TurnConflict
-from lash.model.effect import EffectStatus, ExecutionScope, QueueDrainScope, SessionDeleteScope, TurnScope
+from lash.model.effect import EffectStatus, ExecutionScope, TurnScope
 from lash.model.process.process import Success
 from lash.model.session.commit import CommitResult, ReplaceFull
 from lash.stores.storage import Storage
@@ -29,8 +29,6 @@ class TestEffectLife:
         kept: tuple[ExecutionScope, ...] = (
             TurnScope(session_id="s", turn_id="u"),
             TurnScope(session_id="other", turn_id="t"),
-            QueueDrainScope(session_id="s", drain_id="t"),
-            SessionDeleteScope(session_id="s"),
             RUN,
             OPERATION,
         )
@@ -90,11 +88,7 @@ class TestEffectLife:
         """Turns, drains and the deletion's own scope go; a new session of the same id starts without them."""
         storage = await harness.open()
         await everywhere(storage)
-        scopes: tuple[ExecutionScope, ...] = (
-            TURN,
-            QueueDrainScope(session_id="s", drain_id="d"),
-            SessionDeleteScope(session_id="s"),
-        )
+        scopes: tuple[ExecutionScope, ...] = (TURN,)
         await _fill(storage, *scopes, RUN, OPERATION)
         claim = claimed(await storage.effects.begin(effect("running"), ANN, ttl_ms=TTL))
         await storage.sessions.delete("s")

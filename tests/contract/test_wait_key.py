@@ -21,8 +21,6 @@ from lash.model.effect import (
     ExecutionScope,
     OperationScope,
     ProcessScope,
-    QueueDrainScope,
-    SessionDeleteScope,
     TurnScope,
 )
 from lash.model.wait import (
@@ -42,8 +40,6 @@ from tests.factories.process import DONE, registered
 from tests.factories.session import created
 from tests.factories.wait import (
     CUSTOM,
-    DELETION,
-    DRAIN,
     IDENTITIES,
     OPERATION,
     PROCESS,
@@ -51,6 +47,7 @@ from tests.factories.wait import (
     SIGNAL,
     TOOL,
     TURN,
+    TURNS,
     YES,
     key_of,
     placed,
@@ -89,8 +86,6 @@ class TestWaitKey:
         scopes = (
             TurnScope(session_id="x", turn_id="y:z"),
             TurnScope(session_id="x:y", turn_id="z"),
-            QueueDrainScope(session_id="x", drain_id="y:z"),
-            SessionDeleteScope(session_id="x"),
             ProcessScope(process_id="x"),
             OperationScope(operation_id="x"),
             TurnScope(session_id="turn:1:x", turn_id="x"),
@@ -130,7 +125,7 @@ class TestWaitKey:
     async def test_keys_of_missing_owners_are_refused(self, harness: Harness) -> None:
         """A wait needs its session or process to exist; an operation needs nothing."""
         storage = await harness.open()
-        for scope in (TURN, DRAIN, DELETION):
+        for scope in TURNS:
             with pytest.raises(SessionNotFound, match="'s'"):
                 await storage.waits.key(scope, CUSTOM)
         with pytest.raises(ProcessNotFound, match="'p'"):
@@ -186,9 +181,6 @@ class TestWaitKey:
         scopes: list[ExecutionScope] = [
             TurnScope(session_id=bad, turn_id="t"),
             TurnScope(session_id="s", turn_id=bad),
-            QueueDrainScope(session_id=bad, drain_id="d"),
-            QueueDrainScope(session_id="s", drain_id=bad),
-            SessionDeleteScope(session_id=bad),
             ProcessScope(process_id=bad),
             OperationScope(operation_id=bad),
         ]

@@ -21,11 +21,10 @@ from tests.factories.process import DONE, registered
 from tests.factories.session import created
 from tests.factories.wait import (
     CUSTOM,
-    DELETION,
-    DRAIN,
     OPERATION,
     PROCESS,
     TURN,
+    TURNS,
     YES,
     key_of,
     parked,
@@ -171,7 +170,7 @@ class TestWaitLife:
         """Every key of the session's scopes becomes unknown; those of other sessions and of processes stay."""
         storage = await placed(await harness.open())
         await created(storage, "other")
-        mine = [await storage.waits.key(scope, CUSTOM) for scope in (TURN, DRAIN, DELETION)]
+        mine = [await storage.waits.key(scope, CUSTOM) for scope in TURNS]
         never_used = await key_of(storage, "never")
         others = [
             await storage.waits.key(scope, CUSTOM)

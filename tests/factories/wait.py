@@ -10,8 +10,6 @@ from lash.model.effect import (
     ExecutionScope,
     OperationScope,
     ProcessScope,
-    QueueDrainScope,
-    SessionDeleteScope,
     TurnScope,
 )
 from lash.model.wait import (
@@ -31,11 +29,10 @@ from tests.factories.session import created
 T = TypeVar("T")
 
 TURN: Final = TurnScope(session_id="s", turn_id="t")
-DRAIN: Final = QueueDrainScope(session_id="s", drain_id="d")
-DELETION: Final = SessionDeleteScope(session_id="s")
+TURNS: Final = (TURN, TurnScope(session_id="s", turn_id="u"), TurnScope(session_id="s", turn_id="v"))
 PROCESS: Final = ProcessScope(process_id="p")
 OPERATION: Final = OperationScope(operation_id="o")
-SCOPES: Final[tuple[ExecutionScope, ...]] = (TURN, DRAIN, DELETION, PROCESS, OPERATION)
+SCOPES: Final[tuple[ExecutionScope, ...]] = (TURN, PROCESS, OPERATION)
 """One of each kind; `placed` makes their owners."""
 
 TOOL: Final = ToolCompletion(tool_call_id="c")

@@ -26,8 +26,6 @@ from lash.model.effect import (
     PreparedCall,
     ProcessCommand,
     ProcessScope,
-    QueueDrainScope,
-    SessionDeleteScope,
     Sleep,
     Step,
     ToolAttempt,
@@ -248,8 +246,6 @@ def test_names_must_fit_an_index() -> None:
 SCOPES: list[tuple[ExecutionScope, str, str | None, str | None]] = [
     (TurnScope(session_id="a:b", turn_id="c"), "turn:3:a:b:c", "a:b", None),
     (TurnScope(session_id="a", turn_id="b:c"), "turn:1:a:b:c", "a", None),
-    (QueueDrainScope(session_id="a", drain_id="b"), "queue_drain:1:a:b", "a", None),
-    (SessionDeleteScope(session_id="a"), "session_delete:a", "a", None),
     (ProcessScope(process_id="a"), "process:a", None, "a"),
     (OperationScope(operation_id="a"), "runtime_operation:a", None, None),
 ]

@@ -14,8 +14,6 @@ from lash.model.effect import (
     ExecutionScope,
     OperationScope,
     ProcessScope,
-    QueueDrainScope,
-    SessionDeleteScope,
     TurnScope,
 )
 from lash.model.scope import check_execution_scope, scope_id, scope_session_id
@@ -24,8 +22,6 @@ _IDS = st.text("ab:1", min_size=1, max_size=5)
 _SCOPES = st.one_of(
     st.builds(TurnScope, session_id=_IDS, turn_id=_IDS),
     st.builds(ProcessScope, process_id=_IDS),
-    st.builds(QueueDrainScope, session_id=_IDS, drain_id=_IDS),
-    st.builds(SessionDeleteScope, session_id=_IDS),
     st.builds(OperationScope, operation_id=_IDS),
 )
 
@@ -35,8 +31,6 @@ _SCOPES = st.one_of(
     [
         (TurnScope(session_id="s:1", turn_id="t"), "turn:3:s:1:t", "s:1"),
         (ProcessScope(process_id="p:1"), "process:p:1", None),
-        (QueueDrainScope(session_id="ö", drain_id="d"), "queue_drain:1:ö:d", "ö"),
-        (SessionDeleteScope(session_id="s"), "session_delete:s", "s"),
         (OperationScope(operation_id="o"), "runtime_operation:o", None),
     ],
 )
@@ -57,8 +51,6 @@ def test_only_equal_scopes_have_equal_texts(first: ExecutionScope, second: Execu
     [
         TurnScope(session_id="s", turn_id="t"),
         ProcessScope(process_id="p"),
-        QueueDrainScope(session_id="s", drain_id="d"),
-        SessionDeleteScope(session_id="s"),
         OperationScope(operation_id="o"),
     ],
     ids=lambda each: type(each).__name__,

@@ -29,26 +29,13 @@ class ProcessScope(_Scope, frozen=True, kw_only=True, tag="process"):
     process_id: str
 
 
-class QueueDrainScope(_Scope, frozen=True, kw_only=True, tag="queue_drain"):
-    """One pass over a session's queue."""
-
-    session_id: str
-    drain_id: str
-
-
-class SessionDeleteScope(_Scope, frozen=True, kw_only=True, tag="session_delete"):
-    """The deletion of a session."""
-
-    session_id: str
-
-
 class OperationScope(_Scope, frozen=True, kw_only=True, tag="runtime_operation"):
     """An operation of the host that belongs to no session and no process."""
 
     operation_id: str
 
 
-ExecutionScope: TypeAlias = TurnScope | ProcessScope | QueueDrainScope | SessionDeleteScope | OperationScope
+ExecutionScope: TypeAlias = TurnScope | ProcessScope | OperationScope
 
 
 class _EffectCommand(Value, frozen=True, kw_only=True, tag_field="kind"):

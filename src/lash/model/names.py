@@ -56,8 +56,6 @@ from lash.model.effect import OperationScope as OperationScope
 from lash.model.effect import PreparedCall as PreparedCall
 from lash.model.effect import ProcessCommand as ProcessCommand
 from lash.model.effect import ProcessScope as ProcessScope
-from lash.model.effect import QueueDrainScope as QueueDrainScope
-from lash.model.effect import SessionDeleteScope as SessionDeleteScope
 from lash.model.effect import Sleep as Sleep
 from lash.model.effect import Step as Step
 from lash.model.effect import ToolAttempt as ToolAttempt

@@ -8,8 +8,6 @@ from lash.model.effect import (
     ExecutionScope,
     OperationScope,
     ProcessScope,
-    QueueDrainScope,
-    SessionDeleteScope,
     TurnScope,
 )
 
@@ -33,10 +31,6 @@ def scope_id(scope: object) -> str:
     match checked:
         case TurnScope(session_id=session_id, turn_id=turn_id):
             return f"turn:{len(session_id)}:{session_id}:{turn_id}"
-        case QueueDrainScope(session_id=session_id, drain_id=drain_id):
-            return f"queue_drain:{len(session_id)}:{session_id}:{drain_id}"
-        case SessionDeleteScope(session_id=session_id):
-            return f"session_delete:{session_id}"
         case ProcessScope(process_id=process_id):
             return f"process:{process_id}"
     return f"runtime_operation:{checked.operation_id}"

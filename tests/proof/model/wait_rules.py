@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import msgspec
 from hypothesis import strategies as st
 
-from lash.model.effect import ExecutionScope, OperationScope, ProcessScope, QueueDrainScope, TurnScope
+from lash.model.effect import ExecutionScope, OperationScope, ProcessScope, TurnScope
 from lash.model.process.process import ProcessAcquired, Success
 from lash.model.session.session import CreatedSession
 from lash.model.wait import (
@@ -35,7 +35,6 @@ from tests.proof.model.world import Side, World
 
 SCOPES: Final[tuple[ExecutionScope, ...]] = (
     TurnScope(session_id="s0", turn_id="t"),
-    QueueDrainScope(session_id="s1", drain_id="d"),
     ProcessScope(process_id="p"),
     OperationScope(operation_id="o"),
 )
