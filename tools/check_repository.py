@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.compile_rules import postgres_compiles, sqlite_compiles
+from tools.language_rules import prose_is_plain
 from tools.python_rules import long_files_and_functions, no_sql_from_strings, nothing_runs_data
 from tools.repository import Finding, Repository, Rule
 from tools.shell_rules import rows_have_the_same_files, shell_equality, shells_are_written_once
@@ -31,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     no_sql_from_strings,
     nothing_runs_data,
     nothing_left_to_do,
+    prose_is_plain,
     decisions_are_numbered,
     rows_have_the_same_files,
     shells_are_written_once,

@@ -31,18 +31,18 @@ def observe(storage: Storage, session_id: str, cursor: str | None = None) -> Asy
     are no longer kept.
     """
     check_identifier("session_id", session_id)
-    place = None if cursor is None else decode_cursor(session_id, cursor)
-    return _observe(_Observer(storage, session_id, place))
+    start = None if cursor is None else decode_cursor(session_id, cursor)
+    return _observe(_Observer(storage, session_id, start))
 
 
 async def current_cursor(storage: Storage, session_id: str) -> str:
     """Return the cursor of the current state of a session; a reader that loads it afterwards misses nothing."""
     check_identifier("session_id", session_id)
     try:
-        place = (await storage.activity.read(session_id)).newest
+        newest = (await storage.activity.read(session_id)).newest
     except SessionNotFound:
-        place = ObserveCursor()
-    return encode_cursor(session_id, place)
+        newest = ObserveCursor()
+    return encode_cursor(session_id, newest)
 
 
 async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:

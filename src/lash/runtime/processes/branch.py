@@ -50,7 +50,7 @@ def current_line() -> Branch:
     return branch
 
 
-def own_line() -> Branch:
+def own_branch() -> Branch:
     """Return the current branch, from its own task; raise ConfigError in tasks that the run does not know."""
     branch = current_line()
     if asyncio.current_task() is not branch.task:
@@ -76,7 +76,7 @@ class _Join:
             self._parent.waits = False
 
 
-class Lines:
+class Branches:
     """The branches of one run, and whether all of them wait, so that the run can be parked."""
 
     def __init__(self) -> None:
@@ -93,10 +93,10 @@ class Lines:
 
     async def park(self) -> NoReturn:
         """Wait until `suspend`; it never returns."""
-        branch, parked = own_line(), asyncio.get_running_loop().create_future()
+        branch, parked = own_branch(), asyncio.get_running_loop().create_future()
         self._parked.add(parked)
         branch.waits = True
-        self.look()
+        self.check_quiet()
         try:
             await parked
         finally:
@@ -110,7 +110,7 @@ class Lines:
             if not parked.done():
                 parked.set_exception(reason)
 
-    def look(self) -> None:
+    def check_quiet(self) -> None:
         """Check whether every branch waits."""
         quiet = self.active == 0 and all(branch.waits for branch in self._branches)
         if quiet and self._parked and self.on_quiet is not None:
@@ -119,7 +119,7 @@ class Lines:
     async def gather(self, group: str, awaitables: tuple[Awaitable[Any], ...]) -> list[Any]:
         """Run branches concurrently and return their results in order; the first error cancels the others."""
         try:
-            return await self._join(own_line(), group, awaitables)
+            return await self._join(own_branch(), group, awaitables)
         finally:
             # Close coroutines that never started, so that Python does not warn about them.
             for awaitable in awaitables:
@@ -160,7 +160,7 @@ class Lines:
         finally:
             self._branches.discard(line)
             join.ended(failed=failed)
-            self.look()
+            self.check_quiet()
 
 
 def root_branch() -> Branch:

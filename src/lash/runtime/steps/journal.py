@@ -33,7 +33,7 @@ from lash.plan.effect.effect import check_key, encode_envelope, mismatch
 from lash.runtime.errors import Permanent, error_code, error_text
 from lash.runtime.hooks import Hooks
 from lash.runtime.policy import STEP_RETRY, Retry
-from lash.runtime.processes.branch import Branch, Lines, current_branch, current_line, own_line, root_branch
+from lash.runtime.processes.branch import Branch, Branches, current_branch, current_line, own_branch, root_branch
 from lash.runtime.steps.values import check_type, describe, from_json, result_type, to_json
 from lash.stores.storage import Storage
 
@@ -83,7 +83,7 @@ class Journal:
         self._running: set[str] = set()
         self._recorded_errors: list[BaseException] = []
         self._stopped: BaseException | None = None
-        self.lines = Lines()
+        self.lines = Branches()
         self.before_new: Callable[[], None] | None = None
         """Called before new work, which has no record; it may raise."""
 
@@ -112,7 +112,7 @@ class Journal:
             current_line()
             key = replay_key("key", explicit)
         else:
-            key = replay_key(own_line().name(name))
+            key = replay_key(own_branch().name(name))
         check_key(self.scope, key)
         return key
 
@@ -204,7 +204,7 @@ class Journal:
         finally:
             self._running.discard(name)
             self.lines.active -= 1
-            self.lines.look()
+            self.lines.check_quiet()
 
     async def _run_and_record(
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions

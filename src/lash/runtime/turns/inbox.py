@@ -109,8 +109,8 @@ class Inbox:
 
     async def give_back(self, *, count_attempt: bool) -> None:
         """Abandon all claims; an attempt counts for the input that the turn is named after."""
-        for place, claim in enumerate(self.claims):
-            await self._queue.abandon(claim, count_attempt=count_attempt and place == 0)
+        for number, claim in enumerate(self.claims):
+            await self._queue.abandon(claim, count_attempt=count_attempt and number == 0)
 
     async def bury(self, reason: str, error: JSON) -> None:
         """Make the input a dead letter; early input that joined it gets its own turn."""
