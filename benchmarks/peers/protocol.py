@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,14 @@ USER, CALL, RESULT, REPLY = "user", "call", "result", "reply"
 _SIZES = {USER: 200, CALL: 100, RESULT: 2000, REPLY: 1000}
 
 
-def serve(packages: Sequence[str], tasks: dict[str, Task]) -> None:
-    """Answer questions until there are no more. What else the program prints goes to stderr."""
+def serve(packages: Sequence[str], tasks: Mapping[str, Task], own: Mapping[str, str] | None = None) -> None:
+    """Answer questions until there are no more. What else the program prints goes to stderr.
+
+    The answer to "hello" has the versions of the installed packages, and those in ``own``.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    versions = {name: importlib.metadata.version(name) for name in packages}
+    versions = {**(own or {}), **{name: importlib.metadata.version(name) for name in packages}}
     while line := sys.stdin.readline():
         question = json.loads(line)
         try:

@@ -140,4 +140,5 @@ async def queue(question: Question) -> Answer:
     return watch.answer(queued_s=queued_s, done=sorted(_done))
 
 
-serve(("lash", "apsw", "asyncpg"), {"chat": chat, "reopen": reopen, "steps": steps, "queue": queue, **LATENCY, **MORE})
+TASKS = {"chat": chat, "reopen": reopen, "steps": steps, "queue": queue, **LATENCY, **MORE}
+serve(("apsw", "asyncpg"), TASKS, own={"lash": lash.__version__})

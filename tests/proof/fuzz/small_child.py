@@ -1,4 +1,7 @@
-"""Reads one huge input with little memory: ``small_child.py CASE DIRECTORY``. Prints the lash error that it raised."""
+"""Reads one huge input with little memory, and prints the lash error that it raised.
+
+``python -m tests.proof.fuzz.small_child CASE DIRECTORY``
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-CHILD = Path(__file__).with_name("small_child.py")
+from tests.backends import TESTS_FOLDER
+
 LONG = "LASH_FUZZ_EXAMPLES" in os.environ
 CASES = (
     "bomb in a row",
@@ -23,7 +24,12 @@ CASES = (
 def test_what_is_huge_is_refused_in_little_memory(case: str, tmp_path: Path) -> None:
     """The child exits on its own, with a lash error and not for lack of memory."""
     done = subprocess.run(
-        [sys.executable, str(CHILD), case, str(tmp_path)], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-m", "tests.proof.fuzz.small_child", case, str(tmp_path)],
+        cwd=TESTS_FOLDER.parent,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0] in {"CorruptData", "InvalidInput"}, done.stdout

@@ -19,6 +19,8 @@ ROWS: Final = 8
 FILES: Final = 4
 TASKS: Final = 4
 """How much more there may be at rest, however long the load lasted; and the maximum size of the write-ahead log."""
+CONNECTIONS: Final = 17
+"""A full pool of 16 connections and the one that listens. The pool fills when callers need it, also late."""
 
 
 class Inside(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +58,19 @@ def unbounded(samples: Sequence[Sample]) -> list[str]:
     first, last = rests[:third], rests[-third:]
     found = [
         *_rows(first, last),
-        *_grown("open files", first, last, lambda sample: sample.inside.files, FILES),
+        *_grown("open files", first, last, lambda sample: sample.inside.files - sample.connections, FILES),
         *_grown("tasks", first, last, lambda sample: sample.inside.tasks, TASKS),
         *_grown("bytes of memory", first, last, lambda sample: sample.inside.memory_bytes, MEMORY_GROWTH_BYTES),
-        *_grown("connections", first, last, lambda sample: sample.connections, 1),
+        *_too_many_connections(rests),
     ]
     largest = max(sample.log_bytes for sample in samples)
     return found if largest <= LOG_BYTES else [*found, f"the write-ahead log took {largest} bytes"]
+
+
+def _too_many_connections(rests: Sequence[Sample]) -> Iterator[str]:
+    most = max(sample.connections for sample in rests)
+    if most > CONNECTIONS:
+        yield f"{most} connections; expected at most {CONNECTIONS}"
 
 
 def _rows(first: Sequence[Sample], last: Sequence[Sample]) -> Iterator[str]:
