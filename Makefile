@@ -111,7 +111,7 @@ soak: $(INSTALLED) ## watch a worker under load, with a report in soak/; MINUTES
 FAULTS ?= 10
 faults: $(INSTALLED) ## disk, server and power faults, FAULTS=10 times as many as in make test
 	LASH_FAULTS=$(FAULTS) $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist loadscope $(ARGS) tests/proof/faults
-sweep: $(INSTALLED) ## strike every operation at every one of its statements (make test: a sample); ARGS="-k Queue" for a part
+sweep: $(INSTALLED) ## strike every operation at every one of its statements (make proof: a sample); ARGS="-k Queue" for a part
 	LASH_SWEEP=all $(BIN)/python -m pytest --timeout 3600 --numprocesses $(JOBS) --dist load $(ARGS) tests/proof/sweep
 
 # Material for MkDocs prints an announcement of its makers at every start.

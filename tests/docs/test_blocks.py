@@ -16,6 +16,8 @@ from tests.cli.kit import run
 from tests.docs.pages import README, SHELLS, blocks_of, markdown_files, page_id
 from tests.docs.running import run_page
 
+pytestmark = pytest.mark.proof
+
 PAGES = [README, *markdown_files()]
 ELSEWHERE = {"cli.md": "its commands are run one by one, on both backends, by tests/cli/test_examples.py"}
 DATABASE = "postgresql://lash@db.example.com/agents"

@@ -15,6 +15,8 @@ from tests.cli.test_examples import LEAVES
 from tests.docs.pages import README, SHELLS, blocks_of, markdown_files
 from tests.docs.typed import INSTEAD, TypedShell, commands_of
 
+pytestmark = pytest.mark.proof
+
 # tests/cli/test_examples.py runs the generated part of the page of commands.
 TEXTS = [path.read_text(encoding="utf-8").partition("<!-- generated")[0] for path in [README, *markdown_files()]]
 NAMED = sorted({command for text in TEXTS for command in re.findall(r"`((?:make|lash|pip) [a-z][^`\n]*)`", text)})

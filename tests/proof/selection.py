@@ -20,7 +20,6 @@ IN_TEST: Final = (
 SAMPLED: Final = (
     "concurrency/test_process_workers.py",
     "contention/test_contention.py",
-    "sweep",
 )
 """Run by both: ``make test`` runs a short form, ``make proof`` a long one, as an environment variable says."""
 

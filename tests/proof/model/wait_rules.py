@@ -35,6 +35,7 @@ from tests.proof.model.world import Side, World
 
 SCOPES: Final[tuple[ExecutionScope, ...]] = (
     TurnScope(session_id="s0", turn_id="t"),
+    TurnScope(session_id="s1", turn_id="t"),
     ProcessScope(process_id="p"),
     OperationScope(operation_id="o"),
 )
