@@ -12,6 +12,7 @@ import msgspec
 
 from lash.plan.lease import LeaseRow
 from lash.plan.process.process import ProcessRow
+from lash.postgres.arguments import columns
 from lash.postgres.engine.batcher import StatementBatcher
 from lash.postgres.engine.database import Database
 
@@ -77,18 +78,13 @@ class ProcessBatches:
     async def _acquire_all(self, asked: Mapping[Hashable, Arguments]) -> Mapping[Hashable, ProcessAcquireAnswer]:
         # Safe to repeat after a lost connection: the same holder then re-enters.
         answers = await self._database.write_all(
-            ProcessAcquireAnswer, "process_lease_acquire", *columns(list(asked.values())), repeatable=True
+            ProcessAcquireAnswer, "process_lease_acquire", *columns(asked.values()), repeatable=True
         )
         return {answer.process_key: answer for answer in answers}
 
     async def _end_all(self, asked: Mapping[Hashable, Arguments]) -> Mapping[Hashable, ProcessEndAnswer]:
         # A repetition after a lost connection is refused; the facts then hold the end.
         answers = await self._database.write_all(
-            ProcessEndAnswer, "process_lease_complete", *columns(list(asked.values())), repeatable=True
+            ProcessEndAnswer, "process_lease_complete", *columns(asked.values()), repeatable=True
         )
         return {answer.process_key: answer for answer in answers}
-
-
-def columns(rows: list[Arguments]) -> list[list[object]]:
-    """Turn rows into the arrays that ``unnest`` takes."""
-    return [list(column) for column in zip(*rows, strict=True)]

@@ -10,7 +10,8 @@ from lash.model.lease import LeaseFence
 from lash.model.session.commit import CommitResult
 from lash.plan.session.component import Replacement
 from lash.plan.session.node import PlacedNode
-from lash.postgres.commit.planned import PlannedCommit, columns, fence_values
+from lash.postgres.arguments import columns, fence_proof
+from lash.postgres.commit.planned import PlannedCommit
 
 
 class CommitAlone(NamedTuple):
@@ -168,5 +169,4 @@ def _run_of(nodes: Sequence[PlacedNode]) -> _Run:
 
 
 def _fence_texts(fence: LeaseFence | None) -> list[str] | None:
-    values = fence_values(fence)
-    return None if values is None else [str(value) for value in values]
+    return None if fence is None else [str(value) for value in fence_proof(fence)]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
-from lash.model.lease import LeaseFence
 from lash.plan.session.commit import Apply, PreparedCommit
 from lash.postgres.cache import KnownCheckpoint
 
@@ -33,13 +30,3 @@ class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
         return [
             (each.token, each.claim_id, name) for each in self.prepared.commit.completions for name in each.batch_ids
         ]
-
-
-def columns(rows: Iterable[Iterable[object]], width: int) -> list[list[object]]:
-    """Turn rows into the arrays that ``unnest`` takes."""
-    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
-
-
-def fence_values(fence: LeaseFence | None) -> tuple[str, str, str, int] | None:
-    """Return the values of a fence, in the order in which the statements take them."""
-    return None if fence is None else (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)

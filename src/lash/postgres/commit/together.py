@@ -15,7 +15,8 @@ from lash.plan.session.component import Replacement
 from lash.plan.session.frame import FrameRow
 from lash.plan.session.node import NewSegment
 from lash.plan.session.usage import UsageRow
-from lash.postgres.commit.planned import PlannedCommit, columns, fence_values
+from lash.postgres.arguments import columns, fence_proof
+from lash.postgres.commit.planned import PlannedCommit
 
 MAX_TOGETHER: Final = 16
 """How many commits one statement takes at most: with more, one locked session would hold up too many others."""
@@ -134,8 +135,8 @@ def _record_of(planned: PlannedCommit, replaced: tuple[Replacement, ...] | None 
             commit_hash=prepared.commit_hash,
             result=encode(prepared.result, CommitResult, "the commit's result"),
             scope_id=prepared.scope_id,
-            fence=fence_values(commit.fence),
-            release=fence_values(commit.release),
+            fence=None if commit.fence is None else fence_proof(commit.fence),
+            release=None if commit.release is None else fence_proof(commit.release),
             config=prepared.config,
             current_frame_id=commit.current_frame_id,
             checkpoint_ref=saved.ref,

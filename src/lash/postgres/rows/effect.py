@@ -16,6 +16,7 @@ from lash.plan.effect.claim import BeginPlan, Claimant, ClaimGuard, InsertEffect
 from lash.plan.effect.effect import EncodedEffect, StoredOutcome
 from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupRow, GroupState, RecordedRow
 from lash.plan.lease import LeaseRow
+from lash.postgres.arguments import columns, fence_proof
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.batcher import StatementBatcher
 from lash.postgres.engine.database import Database
@@ -189,9 +190,9 @@ class PostgresEffectRows:
         if seen is not None and effect.group_key is None:
             # If the process was pruned and its id used again, the cached key has no lease with this fence.
             statement = "effect_record_by_key"
-            head: tuple[object, ...] = (seen.process_key, *_holder(fence), effect.scope_id, effect.replay_key)
+            head: tuple[object, ...] = (seen.process_key, *fence_proof(fence), effect.scope_id, effect.replay_key)
         else:
-            statement, head = "effect_record", (*_owned(effect), *_holder(fence))
+            statement, head = "effect_record", (*_owned(effect), *fence_proof(fence))
         # A retry after a lost connection is refused; the facts then hold the record.
         return await self._database.write_one(RecordedRow, statement, *head, *_content(record), repeatable=True)
 
@@ -200,9 +201,9 @@ class PostgresEffectRows:
         if len(records) == 1:
             alone = {key: await self._record_alone(record) for key, record in records.items()}
             return {key: row for key, row in alone.items() if row is not None}
-        columns = [list(column) for column in zip(*map(_in_process, records.values()), strict=True)]
+        arrays = columns(map(_in_process, records.values()))
         # A retry after a lost connection is refused; the facts then hold the record.
-        answers = await self._database.write_all(_RecordedAnswer, "effect_record_in_process", *columns, repeatable=True)
+        answers = await self._database.write_all(_RecordedAnswer, "effect_record_in_process", *arrays, repeatable=True)
         return {
             (answer.scope_id, answer.replay_key): RecordedRow(answer.created_at_ms, answer.due_at_ms, None)
             for answer in answers
@@ -225,11 +226,7 @@ def _in_process(record: _Record) -> tuple[object, ...]:
     """Return the arguments of ``effect_record_in_process`` for one effect, in its order."""
     effect = record.effect
     keys = (effect.scope_id, effect.replay_key, scope_process_id(effect.envelope.scope))
-    return (*keys, *_holder(record.fence), *_content(record))
-
-
-def _holder(fence: LeaseFence) -> tuple[object, ...]:
-    return (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
+    return (*keys, *fence_proof(record.fence), *_content(record))
 
 
 def _content(record: _Record) -> tuple[object, ...]:

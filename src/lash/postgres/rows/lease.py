@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
+from lash.base.backoff import MAX_PLANS
 from lash.base.ids import new_id
 from lash.errors import CorruptData, StoreUnavailable
 from lash.model.lease import Acquired, Lease, LeaseFence, LeaseOutcome, Resource
 from lash.plan.lease import DecideClaim, DecideRenewal, LeaseClaim, LeaseRow, Reenter, Refuse, held_lease, outcome_of
 from lash.plan.session.session import missing_session
+from lash.postgres.arguments import fence_proof
 from lash.postgres.engine.database import Database
 from lash.sqlkit.rows import Flag
-
-_MAX_PLANS: Final = 10
-"""How often a call is decided again after the row changed; only a storm of claims on one session needs more."""
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -44,7 +41,7 @@ class PostgresLeaseRows:
 
     async def claim(self, claim: LeaseClaim, decide: DecideClaim) -> LeaseOutcome:
         resource = claim.resource
-        for _ in range(_MAX_PLANS):
+        for _ in range(MAX_PLANS):
             answer = await self._acquire(claim)
             if answer.taken is not None:
                 displaced = held_lease(answer.before, resource)
@@ -59,7 +56,7 @@ class PostgresLeaseRows:
         raise _kept_changing(resource)
 
     async def renew(self, fence: LeaseFence, ttl_ms: int, decide: DecideRenewal) -> Lease:
-        for _ in range(_MAX_PLANS):
+        for _ in range(MAX_PLANS):
             renewed = await self._extend(fence, ttl_ms)
             if renewed is not None:
                 return renewed
@@ -110,7 +107,7 @@ async def release_lease(database: Database, fence: LeaseFence, pause_ms: int = 0
 
 def fence_arguments(fence: LeaseFence) -> tuple[str, str, str, str, int]:
     """Return the parts of a fence in the order of the statements' parameters."""
-    return (fence.resource.id, fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)
+    return (fence.resource.id, *fence_proof(fence))
 
 
 def written_lease(row: LeaseRow, resource: Resource) -> Lease:
@@ -122,4 +119,4 @@ def written_lease(row: LeaseRow, resource: Resource) -> Lease:
 
 
 def _kept_changing(resource: Resource) -> StoreUnavailable:
-    return StoreUnavailable(f"the lease of {resource} changed {_MAX_PLANS} times during the call; retry it")
+    return StoreUnavailable(f"the lease of {resource} changed {MAX_PLANS} times during the call; retry it")

@@ -21,6 +21,7 @@ from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow
 from lash.plan.process.event import EventRow, InsertEvent, SequenceRow, encode_projection
 from lash.plan.process.process import ProcessRow, decode_process, record_after, row_after
 from lash.plan.process.wake import LostWakeRow, WakeRow, wake_batch, wake_record
+from lash.postgres.arguments import fence_proof
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.process_batches import Arguments, ProcessBatches
@@ -278,7 +279,7 @@ def _append_arguments(
         *(event.event_type, event.replay_key, decision.payload_hash, decision.payload, decision.wake),
         *(projection, decision.projection.status.value, decision.projection.wait is not None),
         *_wake_arguments(event),
-        *((None,) * 4 if fence is None else (fence.owner_id, fence.incarnation_id, fence.token, fence.fencing)),
+        *((None,) * 4 if fence is None else fence_proof(fence)),
         *(conditions.abandons, decision.work.wakes, decision.work.ends, decision.work.wakes_parent),
     ]
 
@@ -301,6 +302,6 @@ def _end_arguments(row: ProcessRow, decision: InsertEvent, projection: str, fenc
         *(row.process_key, row.last_sequence, row.wake_session_id),
         *(event.event_type, event.replay_key, decision.payload_hash, decision.payload),
         *(projection, decision.projection.status.value),
-        *(fence.owner_id, fence.incarnation_id, fence.token, fence.fencing),
+        *fence_proof(fence),
         decision.work.wakes_parent,
     )

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from lash.base.backoff import MAX_PLANS
 from lash.base.ids import new_id
 from lash.base.limits import saturating_add
 from lash.errors import StoreUnavailable
@@ -29,16 +30,15 @@ from lash.plan.process.process import (
     record_after,
     row_after,
 )
+from lash.postgres.arguments import columns
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, Transaction
-from lash.postgres.process_batches import Arguments, ProcessAcquireAnswer, ProcessBatches, columns
+from lash.postgres.process_batches import Arguments, ProcessAcquireAnswer, ProcessBatches
 from lash.postgres.rows.lease import LeaseAnswer, fence_arguments, written_lease
 from lash.postgres.rows.process.event import release_process
 from lash.postgres.rows.process.process import missing_record, register, registration_arguments
 from lash.sqlkit.rows import Flag, Number
 
-_MAX_PLANS: Final = 10
-"""How often a call is decided again after the row changed; only a storm of claims on one process needs more."""
 _FREE_PLANS: Final = 3
 """How often a claim is decided without a lock before it takes one; more only helps if many append at once."""
 
@@ -110,7 +110,7 @@ class PostgresProcessLeaseRows:
         return ProcessAcquired(lease=lease, record=decode_process(stored.row), wake_seq=0, has_effects=False)
 
     async def renew(self, fence: LeaseFence, ttl_ms: int, decide: DecideRenewal) -> Lease:
-        for _ in range(_MAX_PLANS):
+        for _ in range(MAX_PLANS):
             renewed = await _extend(self._database, fence, ttl_ms)
             if renewed is not None:
                 return written_lease(renewed.row, fence.resource)
@@ -126,7 +126,7 @@ class PostgresProcessLeaseRows:
 
     async def park(self, fence: LeaseFence, wake_seq: int, until_ms: int | None, decide: DecideRenewal) -> bool:
         arguments = (*fence_arguments(fence), wake_seq, until_ms)
-        for _ in range(_MAX_PLANS):
+        for _ in range(MAX_PLANS):
             # Not repeated after a lost connection: the fence that the first try gave up would be reported as lost.
             parked = await self._database.write_one(Flag, "process_lease_park", *arguments, repeatable=False)
             if parked is not None:
@@ -311,4 +311,4 @@ def _new_record(encoded: EncodedRegistration) -> ProcessRecord:
 
 
 def _kept_changing(fence: LeaseFence) -> StoreUnavailable:
-    return StoreUnavailable(f"the lease of {fence.resource} changed {_MAX_PLANS} times during the call; retry it")
+    return StoreUnavailable(f"the lease of {fence.resource} changed {MAX_PLANS} times during the call; retry it")

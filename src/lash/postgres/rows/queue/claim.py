@@ -15,6 +15,7 @@ from lash.model.queue import Claim, NothingClaimed
 from lash.plan.lease import LeaseRow
 from lash.plan.queue.claim import CandidateRow, ClaimedRows, DecideClaim, HeadRequest, NewClaim, QueueFacts, QueueHead
 from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
+from lash.postgres.arguments import fence_proof
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.lookup import missing, require_session
 from lash.sqlkit.rows import Number
@@ -63,7 +64,7 @@ class PostgresClaimRows:
                 ClaimedRows,
                 "queue_stamp",
                 *(answer.session_key, seqs),
-                *(fence.owner_id, fence.incarnation_id, fence.token, fence.fencing),
+                *fence_proof(fence),
                 *(claim.claim_id, claim.token, claim.ttl_ms),
                 repeatable=True,
             )

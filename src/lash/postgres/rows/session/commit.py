@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
+from lash.base.backoff import MAX_PLANS
 from lash.base.compression import BlobRef
 from lash.errors import StoreUnavailable
 from lash.model.session.commit import CommitResult
@@ -25,9 +24,6 @@ from lash.postgres.rows.session.fork import graph_owners, reclaim_graphs
 from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Number
 from lash.stores.session import DecideCommit
-
-_MAX_PLANS: Final = 10
-"""How often a commit is planned before it gives up; a plan is stale only if another writer was faster."""
 
 
 class _StalePlanError(Exception):
@@ -75,7 +71,7 @@ class PostgresCommits:
         session_id = prepared.commit.session_id
         seen = self._heads.get(session_id)
         facts = None if seen is None else assume_facts(prepared, seen)
-        for _ in range(_MAX_PLANS):
+        for _ in range(MAX_PLANS):
             decision = decide(facts or await self._load_facts(prepared))
             if isinstance(decision, Replay):
                 if prepared.commit.release is not None:
@@ -84,7 +80,7 @@ class PostgresCommits:
             if await self._write(prepared, decision):
                 return prepared.result
             facts = None
-        raise StoreUnavailable(f"session {session_id!r} changed {_MAX_PLANS} times while a commit was being planned")
+        raise StoreUnavailable(f"session {session_id!r} changed {MAX_PLANS} times while a commit was being planned")
 
     async def _write(self, prepared: PreparedCommit, decision: Apply) -> bool:
         """Write the decision; return False if a fact behind it was stale."""

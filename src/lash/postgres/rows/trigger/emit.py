@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from lash.base.codec import encode
@@ -28,13 +28,12 @@ from lash.plan.trigger.emit import (
     starts_of,
 )
 from lash.plan.trigger.trigger import TriggerRow
+from lash.postgres.arguments import columns
 from lash.postgres.engine.database import Database, Transaction
 from lash.sqlkit.rows import Number, Text
 
 _MAX_TRIES: Final = 10
 """More concurrent prunes of one occurrence or process are a fault, not a race."""
-_GRANT_COLUMNS: Final = 4
-"""The number of columns of `grant_columns`; the statement takes an array for each even without rows."""
 _DELIVERY_COLUMNS: Final = 6
 """The number of columns of `delivery_columns`."""
 
@@ -100,8 +99,8 @@ async def _deliver(transaction: Transaction, encoded: EncodedOccurrence, occurre
     matches = await transaction.all(TriggerRow, "emit_match", request.source_type, request.source_key)
     planned = await _start(transaction, encoded.deliveries(matches))
     report = report_of(encoded.occurrence_id, planned)
-    columns = _by_column((delivery_columns(each) for each in planned), _DELIVERY_COLUMNS)
-    await transaction.run("emit_deliveries", occurrence_key, encode(report, EmitReport, "report"), *columns)
+    arrays = columns((delivery_columns(each) for each in planned), _DELIVERY_COLUMNS)
+    await transaction.run("emit_deliveries", occurrence_key, encode(report, EmitReport, "report"), *arrays)
     return report
 
 
@@ -112,9 +111,9 @@ async def _start(transaction: Transaction, planned: Sequence[Planned]) -> list[P
     for _ in range(_MAX_TRIES):
         if not waiting:
             break
-        columns = _by_column((process_columns(each) for each in waiting), len(process_columns(waiting[0])))
+        arrays = columns(process_columns(each) for each in waiting)
         created = {
-            row.text for row in await transaction.all(Text, "emit_processes", *columns, encode_projection(Projection()))
+            row.text for row in await transaction.all(Text, "emit_processes", *arrays, encode_projection(Projection()))
         }
         taken |= await _taken(transaction, [each for each in waiting if each.process_id not in created])
         # An id that was neither free nor is taken now was pruned meanwhile, and is free now.
@@ -124,7 +123,7 @@ async def _start(transaction: Transaction, planned: Sequence[Planned]) -> list[P
     started = reject_taken(planned, taken)
     grants = grant_columns(starts_of(started))
     if grants:
-        await transaction.run("emit_grants", *_by_column(grants, _GRANT_COLUMNS))
+        await transaction.run("emit_grants", *columns(grants))
     return started
 
 
@@ -141,12 +140,3 @@ async def _retry(transaction: Transaction, retry: DeliveryRetry) -> TriggerDeliv
     attempt = (delivery.subscription_id, delivery.state.value, delivery.reason, delivery.attempts)
     await transaction.run("emit_record_attempt", retry.occurrence_key, *attempt)
     return delivery
-
-
-def _by_column(rows: Iterable[Sequence[str | None]], width: int) -> list[list[str | None]]:
-    """Return the rows as arrays for ``unnest``, one array for each column even without rows."""
-    columns: list[list[str | None]] = [[] for _ in range(width)]
-    for row in rows:
-        for column, value in zip(columns, row, strict=True):
-            column.append(value)
-    return columns

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from lash.base.backoff import MAX_PLANS
 from lash.errors import CorruptData, StoreUnavailable
 from lash.plan.session.session import missing_session
 from lash.plan.trigger.list import TriggerColumns
@@ -26,9 +27,6 @@ from lash.sqlkit.rows import Flag, Number
 
 T = TypeVar("T")
 
-_MAX_PLANS: Final = 10
-"""More concurrent deletions of one subscription or receipt are a fault, not a race."""
-
 
 class PostgresTriggerRows:
     """The subscriptions of one PostgreSQL storage; the contract is `lash.stores.trigger.trigger.TriggerRows`."""
@@ -45,7 +43,7 @@ class PostgresTriggerRows:
     ) -> T:
         async def apply(transaction: Transaction) -> T:
             await _enter_session(transaction, encoded.name.required_session_id)
-            for _ in range(_MAX_PLANS):
+            for _ in range(MAX_PLANS):
                 decision = decide(*await _facts(transaction, encoded.name))
                 if not isinstance(decision, InsertTrigger):
                     return answer(decision.row, False)
@@ -53,7 +51,7 @@ class PostgresTriggerRows:
                 if made is not None:
                     return answer(made, True)
             key = encoded.name.key
-            raise StoreUnavailable(f"trigger subscription {key!r} was made and deleted {_MAX_PLANS} times meanwhile")
+            raise StoreUnavailable(f"trigger subscription {key!r} was made and deleted {MAX_PLANS} times meanwhile")
 
         return await self._write(operation, apply)
 
@@ -95,7 +93,7 @@ class PostgresTriggerRows:
         async with self._database.transaction() as transaction:
             if operation.operation_id is None:
                 return await apply(transaction)
-            for _ in range(_MAX_PLANS):
+            for _ in range(MAX_PLANS):
                 if await transaction.run("trigger_open_receipt", operation.operation_id, operation.request_hash):
                     result = await apply(transaction)
                     await transaction.run("trigger_keep_receipt", operation.operation_id, operation.receipt(result))
@@ -104,7 +102,7 @@ class PostgresTriggerRows:
                 if kept is not None:
                     return operation.replay(kept)
         raise StoreUnavailable(
-            f"the receipt of operation {operation.operation_id!r} was pruned {_MAX_PLANS} times meanwhile"
+            f"the receipt of operation {operation.operation_id!r} was pruned {MAX_PLANS} times meanwhile"
         )
 
 
