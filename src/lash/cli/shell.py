@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VARIABLE: Final = "LASH_URL"
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+"""The part of a URL that a message may quote: it holds no password."""
 
 
 class Shell:
@@ -50,7 +53,9 @@ class Shell:
     def checked(self, url: str) -> str:
         """Return the URL if it names a storage that outlives this run."""
         if not is_postgres(url) and not url.startswith("sqlite://"):
-            raise CommandFailed(exits.USAGE, "expected a URL that begins with sqlite:/// or postgresql://, got another")
+            scheme = _SCHEME.match(url)
+            got = f"the scheme {scheme[1]!r}" if scheme else "no scheme"
+            raise CommandFailed(exits.USAGE, f"expected a URL that begins with sqlite:/// or postgresql://, got {got}")
         if not is_postgres(url) and sqlite_path(url) is None:
             raise CommandFailed(
                 exits.USAGE, f"{url} is in the memory of one program; name a file, as in sqlite:///agents.db"
