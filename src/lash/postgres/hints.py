@@ -21,6 +21,7 @@ _SEND_EVERY_S: Final = 0.005
 _SEND_LATER_S: Final = 0.02
 """How long a hint that no task is known to wait for may be held back, to share a notification with the next."""
 _FIRST_PAUSE_S: Final = 0.1
+"""The first pause after the listening connection was lost or refused."""
 _LONGEST_PAUSE_S: Final = 30.0
 """A server that stays away is tried twice a minute."""
 _CLOSE_LIMIT_S: Final = 2.0

@@ -11,7 +11,7 @@ from lash.stores.hints import HintListener
 
 
 class WorkerState:
-    """The tasks of one worker, and its two signals: poll now, and stop."""
+    """The tasks of one worker, and two events: a reason to poll, and the stop."""
 
     def __init__(self, core: Core) -> None:
         self.core = core

@@ -10,6 +10,7 @@ from lash.model.work import WorkList
 from lash.runtime.worker.state import WorkerState
 
 _FIRST_PAUSE_S: Final = 0.1
+"""The first pause after timers failed to fire; they are due, so polling at once would only repeat the failure."""
 
 
 class Timers:
