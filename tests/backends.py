@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 
 import lash
+from lash.testing.clock import START_MS
 
 T = TypeVar("T")
 
@@ -93,11 +94,13 @@ class ReusedDatabase:
     """A database with an empty storage that is emptied after each test, which is far quicker than creating a new one.
 
     A new database takes its place after a test that changed the schema itself. One connection stays open to empty it:
-    a new server process for each test would read all its caches again.
+    a new server process for each test would read all its caches again. With ``manual_clock`` the storage's time stands
+    still at the start of a `ManualClock`, until the test sets another time with `SET_CLOCK`.
     """
 
-    def __init__(self, server_url: str) -> None:
+    def __init__(self, server_url: str, *, manual_clock: bool = False) -> None:
         self._server_url = server_url
+        self._manual_clock = manual_clock
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="test-kit", daemon=True)
         self._thread.start()
@@ -132,8 +135,10 @@ class ReusedDatabase:
         name = f"test_{uuid.uuid4().hex}"
         run_sql(self._server_url, f'CREATE DATABASE "{name}"')
         url = _on_database(self._server_url, name)
-        self._run(_migrate(with_parameters(url, schema=SCHEMA)))
-        run_sql(url, *(_KIT.format(schema=SCHEMA)).split(";;"))
+        migrate(with_parameters(url, schema=SCHEMA))
+        scripts = (_CLOCK, _STOP_CLOCK, _KIT) if self._manual_clock else (_CLOCK, _KIT)
+        for script in scripts:
+            run_sql(url, *script.format(schema=SCHEMA, start_ms=START_MS).split(";;"))
         return name
 
     async def _clean(self) -> bool:
@@ -153,8 +158,17 @@ class ReusedDatabase:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
-_KIT = """
+SET_CLOCK = "UPDATE test_kit.clock SET now_ms = {now_ms}"
+_CLOCK = """
 CREATE SCHEMA test_kit;;
+CREATE TABLE test_kit.clock (now_ms bigint NOT NULL);;
+INSERT INTO test_kit.clock VALUES ({start_ms})
+"""
+_STOP_CLOCK = """
+CREATE OR REPLACE FUNCTION "{schema}".lash_now_ms() RETURNS bigint LANGUAGE sql VOLATILE
+    AS 'SELECT now_ms FROM test_kit.clock'
+"""
+_KIT = """
 CREATE TABLE test_kit.functions AS
 SELECT pg_get_functiondef(p.oid) AS definition
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
@@ -176,6 +190,7 @@ CREATE FUNCTION test_kit.clean() RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     item text;
 BEGIN
+    UPDATE test_kit.clock SET now_ms = {start_ms} WHERE now_ms <> {start_ms};
     DROP TABLE IF EXISTS "{schema}".lash_test_clock;
     FOR item IN
         SELECT f.definition FROM test_kit.functions AS f
@@ -203,12 +218,17 @@ def run_sql(url: str, *statements: str) -> None:
     _in_thread(lambda: asyncio.run(_execute(url, statements)))
 
 
+def migrate(url: str) -> None:
+    """Create an empty storage, from a test with or without an event loop."""
+
+    async def run() -> None:
+        await (await lash.open(url)).close()
+
+    _in_thread(lambda: asyncio.run(run()))
+
+
 def _on_database(url: str, name: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
-
-
-async def _migrate(url: str) -> None:
-    await (await lash.open(url)).close()
 
 
 def _in_thread(work: Callable[[], T]) -> T:

@@ -7,6 +7,7 @@ over the whole suite in which no test ran on PostgreSQL fails, however green it 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.backends import (
     ReusedDatabase,
     backend_of_path,
     fresh_schema,
+    migrate,
 )
 from tests.s3_server import S3Server
 
@@ -51,6 +53,14 @@ def postgres_schema_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty, migrated storage in a file to copy: a test that migrates its own spends most of its time there."""
+    path = tmp_path_factory.mktemp("migrated") / "lash.db"
+    migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
 def reused_database(postgres_server: PostgresServer) -> Iterator[ReusedDatabase]:
     """A database with a migrated storage that tests use one after another."""
     database = ReusedDatabase(postgres_server.url)
@@ -63,6 +73,21 @@ def postgres_storage_url(reused_database: ReusedDatabase) -> Iterator[str]:
     """The URL of an empty, migrated storage that no other test uses meanwhile."""
     yield reused_database.url
     reused_database.clean()
+
+
+@pytest.fixture(scope="session")
+def reused_database_at_rest(postgres_server: PostgresServer) -> Iterator[ReusedDatabase]:
+    """A database as `reused_database`, whose time stands still until a test sets it."""
+    database = ReusedDatabase(postgres_server.url, manual_clock=True)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def postgres_url_at_rest(reused_database_at_rest: ReusedDatabase) -> Iterator[str]:
+    """The URL of an empty, migrated storage whose time stands still until the test sets it."""
+    yield reused_database_at_rest.url
+    reused_database_at_rest.clean()
 
 
 @pytest.fixture(scope="session")
@@ -81,11 +106,11 @@ def backend_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def backend_url(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty storage on the backend."""
+    """The URL of an empty, migrated storage on the backend."""
     if backend_name == "memory":
         return "sqlite://"
     if backend_name == "sqlite":
-        return f"sqlite:///{tmp_path / 'lash.db'}"
+        return f"sqlite:///{shutil.copy(request.getfixturevalue('migrated_file'), tmp_path)}"
     url: str = request.getfixturevalue("postgres_storage_url")
     return url
 

@@ -139,6 +139,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "schema_create": "a SQLite file has no schemas and takes its own write lock",
     "schema_exists": "a SQLite file has no schemas and takes its own write lock",
     "schema_lock": "a SQLite file has no schemas and takes its own write lock",
+    "schema_statements": "PostgreSQL does not keep the statements that created its tables",
     "session_create": "PostgreSQL creates a session as one statement, SQLite step by step",
     "session_delete": "PostgreSQL deletes and buries a session in one statement (session_bury)",
     "session_head": "PostgreSQL reads the facts of a commit at once, SQLite one by one",

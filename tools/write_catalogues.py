@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import apsw
+import msgspec
 
 from lash.postgres.engine.database import Database
 from lash.postgres.engine.options import PostgresOptions
@@ -13,6 +14,7 @@ from lash.postgres.schema import MIGRATIONS as POSTGRES_MIGRATIONS
 from lash.postgres.schema import read_catalogue as read_postgres
 from lash.sqlite.schema import MIGRATIONS as SQLITE_MIGRATIONS
 from lash.sqlite.schema import read_catalogue as read_sqlite
+from lash.sqlite.schema import read_digest
 from lash.sqlkit.catalogue import Catalogue, dump_catalogue
 from lash.sqlkit.migrations import load_migrations
 from lash.sqlkit.queries import load_queries
@@ -27,7 +29,8 @@ def sqlite_catalogue() -> Catalogue:
     connection = apsw.Connection(":memory:")
     for step in load_migrations(SQLITE_MIGRATIONS):
         connection.execute(step.statement)
-    return read_sqlite(connection, load_queries("lash.sqlite.sql"))
+    queries = load_queries("lash.sqlite.sql")
+    return msgspec.structs.replace(read_sqlite(connection, queries), digest=read_digest(connection, queries))
 
 
 async def postgres_catalogue(url: str) -> Catalogue:

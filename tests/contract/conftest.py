@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -53,5 +54,6 @@ def _harness(backend_name: str, request: pytest.FixtureRequest, directory: Path)
     if backend_name == "memory":
         return MemoryHarness()
     if backend_name == "sqlite":
-        return URLHarness("sqlite", f"sqlite:///{directory / 'lash.db'}", ManualClock())
-    return PostgresHarness(request.getfixturevalue("postgres_storage_url"))
+        file = shutil.copy(request.getfixturevalue("migrated_file"), directory)
+        return URLHarness("sqlite", f"sqlite:///{file}", ManualClock())
+    return PostgresHarness(request.getfixturevalue("postgres_url_at_rest"), has_clock=True)

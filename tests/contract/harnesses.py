@@ -11,6 +11,7 @@ from lash.stores.attachment import ByteStore
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 from lash.testing.harness import Harness, OpenOptions, URLHarness
+from tests.backends import SET_CLOCK
 
 _INSTALL = """
     CREATE TABLE "{schema}".lash_test_clock (now_ms bigint NOT NULL);
@@ -22,23 +23,32 @@ _SET = 'UPDATE "{schema}".lash_test_clock SET now_ms = {now_ms}'
 
 
 class PostgresHarness(URLHarness):
-    """A schema whose ``lash_now_ms()`` reads a row that the test's clock writes."""
+    """A schema whose ``lash_now_ms()`` reads a row that the test's clock writes.
 
-    def __init__(self, url: str) -> None:
+    The first opening installs the row, unless the database ``has_clock``: then no connection is needed for a clock
+    that the test never moves.
+    """
+
+    def __init__(self, url: str, *, has_clock: bool = False) -> None:
         super().__init__("postgres", url, ManualClock(follow=self._set_server_clock))
         self._options = PostgresOptions.from_url(url)
-        self._installed = False
+        self._installed = has_clock
+        self._set = SET_CLOCK if has_clock else _SET
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
 
     async def open(self, **options: Unpack[OpenOptions]) -> Storage:
         storage = await super().open(**options)
+        await self.install_clock()
+        return storage
+
+    async def install_clock(self) -> None:
+        """Let the server follow the clock of the test, on a storage that is migrated."""
         if not self._installed:
             self._installed = True
             await self._run(_INSTALL, self.clock.now_ms())
-        return storage
 
     async def _set_server_clock(self, now_ms: int) -> None:
-        await self._run(_SET, now_ms)
+        await self._run(self._set, now_ms)
 
     async def close(self) -> None:
         await super().close()

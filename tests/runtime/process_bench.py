@@ -47,7 +47,7 @@ class World:
     async def app(self, *, worker: bool = False, real_time: bool = False, **options: Any) -> App:  # noqa: ANN401 (those of App)
         """Return an open application; without a worker the test drains it."""
         if self._postgres is not None and not real_time:
-            await self._postgres.open()
+            await self._postgres.install_clock()
         app = App(self.url, worker=worker, clock=None if real_time else self.clock, hooks=(self.heard,), **options)
         await app.open()
         self._apps.append(app)

@@ -28,7 +28,7 @@ class Stage:
     async def prepare(self) -> None:
         """Let the server follow the clock of the test."""
         if self._server is not None:
-            await self._server.open()
+            await self._server.install_clock()
 
     async def close(self) -> None:
         if self._server is not None:

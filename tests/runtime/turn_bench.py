@@ -51,7 +51,7 @@ class Bench:
     async def app(self, *, worker: bool = False, **options: Any) -> App:  # noqa: ANN401 (what App takes)
         """Return an open application without a worker: the test drains it."""
         if self._postgres is not None:
-            await self._postgres.open()
+            await self._postgres.install_clock()
         options.setdefault("hooks", (self.notes,))
         app = App(self.url, worker=worker, clock=self.clock, **options)
         return await self._open.enter_async_context(app)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -46,9 +47,13 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tables by name."""
+    """Tables by name, and a digest of the statements that created them where the database keeps those.
+
+    A live database with the same digest has these tables; one with another digest may have them too.
+    """
 
     tables: dict[str, Table]
+    digest: str | None = None
 
 
 ColumnRow: TypeAlias = tuple[str, str, str, bool | int]
@@ -59,8 +64,9 @@ ForeignKeyRow: TypeAlias = tuple[str, str, str, str]
 """Table, its columns joined by commas, the table referenced, the columns referenced joined by commas."""
 
 
+@lru_cache(maxsize=4)
 def load_catalogue(package: str) -> Catalogue:
-    """Return the package's ``catalogue.json``."""
+    """Return the package's ``catalogue.json``, which a process reads once."""
     text = package_folder(package).joinpath("catalogue.json").read_bytes()
     return msgspec.json.decode(text, type=Catalogue)
 
@@ -74,7 +80,8 @@ def dump_catalogue(catalogue: Catalogue) -> str:
         plain["foreign_keys"].sort(key=msgspec.json.encode)
         text = msgspec.json.format(msgspec.json.encode(plain, order="sorted"), indent=0).decode()
         lines.append(f'"{name}": {text}')
-    return '{"tables": {\n' + ",\n".join(lines) + "\n}}\n"
+    digest = "" if catalogue.digest is None else f'"digest": "{catalogue.digest}", '
+    return f'{{{digest}"tables": {{\n' + ",\n".join(lines) + "\n}}\n"
 
 
 def group_catalogue(

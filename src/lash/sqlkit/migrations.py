@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -26,8 +27,9 @@ class Migration(msgspec.Struct, frozen=True):
     statement: str
 
 
+@lru_cache(maxsize=8)
 def load_migrations(package: str, *, schema: str | None = None) -> tuple[Migration, ...]:
-    """Return the migrations of the package that directly holds their files, in order."""
+    """Return the migrations of the package that directly holds their files, in order. A process reads them once."""
     return read_migrations(package_folder(package), schema=schema)
 
 

@@ -1,11 +1,7 @@
-"""What the contract suite needs from a backend, and a harness for every backend that `lash.open` knows.
+"""What a suite of tests needs from a backend, and a harness for every backend that `lash.open` knows.
 
-To prove a backend of your own, write a fixture ``harness`` that returns a `Harness` on an empty database, and a
-subclass of every class in ``lash.testing.contract`` whose name begins with ``Test``::
-
-    pytest.register_assert_rewrite("lash.testing.contract")
-
-    class TestSessionCommit(SessionCommitContract): ...
+A harness is one empty database for one test, whose time only the test moves. To prove a backend of your own, give the
+contract suite of lash's repository (``tests/contract/``) a fixture ``harness`` that returns a `Harness` on it.
 """
 
 from __future__ import annotations

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-import lash
 from tests.backends import ReusedDatabase
 from tests.proof.sweep.bench import SQLiteBench
 from tests.proof.sweep.bench_postgres import PostgresBench
@@ -25,23 +23,11 @@ def killer() -> Iterator[Killer]:
         yield program
 
 
-@pytest.fixture(scope="session")
-def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty storage in a file, migrated."""
-    path = tmp_path_factory.mktemp("sweep") / "empty.db"
-
-    async def make() -> None:
-        await (await lash.open(f"sqlite:///{path}")).close()
-
-    asyncio.run(make())
-    return path
-
-
 @pytest.fixture
-def sqlite_bench(tmp_path: Path, empty_file: Path) -> Iterator[SQLiteBench]:
+def sqlite_bench(tmp_path: Path, migrated_file: Path) -> Iterator[SQLiteBench]:
     """A file that can be reset."""
     with steady():
-        yield SQLiteBench(tmp_path, empty_file)
+        yield SQLiteBench(tmp_path, migrated_file)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

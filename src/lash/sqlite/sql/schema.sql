@@ -10,6 +10,13 @@ SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'lash
 -- Records that a migration was applied.
 INSERT INTO lash_migrations (number, name, applied_at_ms) VALUES (:number, :name, :now_ms);
 
+-- name: schema_statements
+-- The statement that created each of lash's tables and indexes, in a stable order.
+SELECT sql
+FROM sqlite_schema
+WHERE name LIKE 'lash\_%' ESCAPE '\' AND sql IS NOT NULL
+ORDER BY type, name;
+
 -- name: schema_columns
 -- Every column of lash's tables: table, column, type, whether it refuses NULL.
 SELECT t.name, c.name, c.type, c."notnull" OR c.pk > 0
