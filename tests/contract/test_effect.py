@@ -66,18 +66,18 @@ class TestEffect:
             assert (record.scope, record.kind, record.envelope) == (TURN, "step", envelope)
             assert await storage.effects.get(TURN, f"k{number}") == record
             for strict in (False, True):
-                assert replayed(await other.effects.begin(envelope, BOB, ttl_ms=TTL, strict=strict)) == record
+                assert replayed(await other.effects.claim(envelope, BOB, ttl_ms=TTL, strict=strict)) == record
 
     async def test_a_recorded_error_is_replayed_verbatim(self, harness: Harness) -> None:
         """A recorded failure keeps its code, message and details."""
         storage = await harness.open()
         fence = await in_session(storage)
         at_once = await storage.effects.record(fence, effect("1"), BROKEN)
-        claim = claimed(await storage.effects.begin(effect("2"), ANN, ttl_ms=TTL))
+        claim = claimed(await storage.effects.claim(effect("2"), ANN, ttl_ms=TTL))
         after_claim = await storage.effects.fail(claim, BROKEN)
         for record in (at_once, after_claim):
             assert (record.status, record.outcome, record.error) == (EffectStatus.FAILED, None, BROKEN)
-            assert replayed(await storage.effects.begin(record.envelope, BOB, ttl_ms=TTL)) == record
+            assert replayed(await storage.effects.claim(record.envelope, BOB, ttl_ms=TTL)) == record
 
     async def test_recording_again_changes_nothing(self, harness: Harness) -> None:
         """The first outcome stays, whatever a later run of the same effect records."""
@@ -94,12 +94,12 @@ class TestEffect:
         """If the runner dies before recording, one other worker runs the effect and all others replay it."""
         storage = await harness.open()
         await created(storage)
-        claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
+        claimed(await storage.effects.claim(effect(), ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
-        heir = claimed(await storage.effects.begin(effect(), BOB, ttl_ms=TTL), taken_over=True)
+        heir = claimed(await storage.effects.claim(effect(), BOB, ttl_ms=TTL), taken_over=True)
         record = await storage.effects.finish(heir, "second run")
         for _ in range(2):
-            assert replayed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL)) == record
+            assert replayed(await storage.effects.claim(effect(), ANN, ttl_ms=TTL)) == record
         assert record.outcome == "second run"
 
     async def test_another_effect_under_the_key_is_named(self, harness: Harness) -> None:
@@ -111,15 +111,15 @@ class TestEffect:
         before, after = (Step(name="model", input={"model": "m", "messages": each}) for each in (asked, now))
         await storage.effects.record(fence, effect("completed", before), 1)
         await storage.effects.record(fence, effect("failed", before), BROKEN)
-        claimed(await storage.effects.begin(effect("live", before), ANN, ttl_ms=60_000))
-        claimed(await storage.effects.begin(effect("lapsed", before), ANN, ttl_ms=0))
-        given_back = claimed(await storage.effects.begin(effect("released", before), ANN, ttl_ms=TTL))
+        claimed(await storage.effects.claim(effect("live", before), ANN, ttl_ms=60_000))
+        claimed(await storage.effects.claim(effect("lapsed", before), ANN, ttl_ms=0))
+        given_back = claimed(await storage.effects.claim(effect("released", before), ANN, ttl_ms=TTL))
         await storage.effects.release(given_back)
         for key in ("completed", "failed", "live", "lapsed", "released"):
             for call in (
-                storage.effects.begin(effect(key, after), BOB, ttl_ms=TTL),
-                storage.effects.begin(effect(key, after), BOB, ttl_ms=TTL, strict=True),
-                storage.effects.begin(effect(key, after), BOB, ttl_ms=TTL, once=True),
+                storage.effects.claim(effect(key, after), BOB, ttl_ms=TTL),
+                storage.effects.claim(effect(key, after), BOB, ttl_ms=TTL, strict=True),
+                storage.effects.claim(effect(key, after), BOB, ttl_ms=TTL, once=True),
                 storage.effects.record(fence, effect(key, after), 2),
                 storage.effects.take_over(effect(key, after), BOB, ttl_ms=TTL),
             ):
@@ -151,18 +151,18 @@ class TestEffect:
         fence = await in_session(storage)
         keys = [f"k{number}" for number in range(8)]
         await asyncio.gather(*(storage.effects.record(fence, effect(key), key) for key in keys))
-        answers = await asyncio.gather(*(storage.effects.begin(effect(key), ANN, ttl_ms=TTL) for key in reversed(keys)))
+        answers = await asyncio.gather(*(storage.effects.claim(effect(key), ANN, ttl_ms=TTL) for key in reversed(keys)))
         assert [replayed(answer).outcome for answer in answers] == keys[::-1]
 
     async def test_strict_replay_runs_nothing(self, harness: Harness) -> None:
         """Strict replay refuses an effect without an outcome: unknown, live, lapsed or released."""
         storage = await harness.open()
         await created(storage)
-        claimed(await storage.effects.begin(effect("live"), ANN, ttl_ms=60_000))
-        claimed(await storage.effects.begin(effect("lapsed"), ANN, ttl_ms=0))
-        await storage.effects.release(claimed(await storage.effects.begin(effect("released"), ANN, ttl_ms=TTL)))
+        claimed(await storage.effects.claim(effect("live"), ANN, ttl_ms=60_000))
+        claimed(await storage.effects.claim(effect("lapsed"), ANN, ttl_ms=0))
+        await storage.effects.release(claimed(await storage.effects.claim(effect("released"), ANN, ttl_ms=TTL)))
         for key in ("nothing", "live", "lapsed", "released"):
-            call = storage.effects.begin(effect(key), BOB, ttl_ms=TTL, strict=True)
+            call = storage.effects.claim(effect(key), BOB, ttl_ms=TTL, strict=True)
             error = await refuse(storage, call, EffectNotRecorded, naming=repr(key))
             assert error.replay_key == key
 
@@ -181,7 +181,7 @@ class TestEffect:
             OperationScope(operation_id="x"),
         ]
         for number, scope in enumerate(scopes):
-            claim = claimed(await storage.effects.begin(effect(scope=scope), ANN, ttl_ms=TTL))
+            claim = claimed(await storage.effects.claim(effect(scope=scope), ANN, ttl_ms=TTL))
             await storage.effects.finish(claim, number)
         for number, scope in enumerate(scopes):
             (record,) = await storage.effects.list(scope)
@@ -198,7 +198,7 @@ class TestEffect:
             OperationScope(operation_id=" "),
         ):
             for call in (
-                storage.effects.begin(effect(scope=scope), ANN, ttl_ms=TTL),
+                storage.effects.claim(effect(scope=scope), ANN, ttl_ms=TTL),
                 storage.effects.record(fence, effect(scope=scope), 1),
                 storage.effects.get(scope, "k"),
                 storage.effects.list(scope),
@@ -207,7 +207,7 @@ class TestEffect:
             ):
                 await refuse(storage, call, InvalidInput, naming="blank")
         for key in ("", " ", "x" * 256, "\0"):
-            await refuse(storage, storage.effects.begin(effect(key), ANN, ttl_ms=TTL), InvalidInput)
+            await refuse(storage, storage.effects.claim(effect(key), ANN, ttl_ms=TTL), InvalidInput)
 
     async def test_envelopes_and_outcomes_are_plain_and_bounded(self, harness: Harness) -> None:
         """Bytes, live objects and oversize values are refused; nothing is written."""
@@ -218,10 +218,10 @@ class TestEffect:
             await refuse(storage, storage.effects.record(fence, effect(), value), InvalidInput)
             if not isinstance(impossible, str):
                 envelope = effect("k", Step(name="n", input=value))
-                await refuse(storage, storage.effects.begin(envelope, ANN, ttl_ms=TTL), InvalidInput)
+                await refuse(storage, storage.effects.claim(envelope, ANN, ttl_ms=TTL), InvalidInput)
         text = "x" * 1_000_000
         assert (await storage.effects.record(fence, effect(), text)).outcome == text
-        await refuse(storage, storage.effects.begin(cast("Envelope", "k"), ANN, ttl_ms=TTL), InvalidInput)
+        await refuse(storage, storage.effects.claim(cast("Envelope", "k"), ANN, ttl_ms=TTL), InvalidInput)
 
     async def test_a_step_is_its_input(self, harness: Harness) -> None:
         """The input is part of a step's identity; a failing step is recorded with its own code."""
@@ -268,7 +268,7 @@ class TestEffect:
         await storage.effects.open_group(TURN, "g", size=3)
         for key in ("b", "a"):
             await storage.effects.record(fence, effect(key, group="g"), key)
-        claim = claimed(await storage.effects.begin(effect("c", Sleep(duration_ms=9), group="g"), ANN, ttl_ms=TTL))
+        claim = claimed(await storage.effects.claim(effect("c", Sleep(duration_ms=9), group="g"), ANN, ttl_ms=TTL))
         before = await seen(storage)
         storage = await harness.reopen()
         assert await seen(storage) == before

@@ -63,15 +63,15 @@ async def _costs(storage: Storage, recorder: Recorder) -> dict[str, list[str]]:
     run = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=60_000)).fence
     count = recorder.during
     await storage.effects.open_group(TURN, "g", size=2)
-    begun = claimed(await storage.effects.begin(effect("1"), ANN, ttl_ms=60_000))
-    grouped = claimed(await storage.effects.begin(effect("2", group="g"), ANN, ttl_ms=60_000))
+    begun = claimed(await storage.effects.claim(effect("1"), ANN, ttl_ms=60_000))
+    grouped = claimed(await storage.effects.claim(effect("2", group="g"), ANN, ttl_ms=60_000))
     return {
         "record": await count(storage.effects.record(fence, effect("3"), 1)),
         "record in a process": await count(storage.effects.record(run, effect(scope=RUN), 1)),
         "record in a group": await count(storage.effects.record(fence, effect("4", group="g"), 1)),
         "record again": await count(storage.effects.record(fence, effect("3"), 2)),
-        "begin": await count(storage.effects.begin(effect("5"), ANN, ttl_ms=60_000)),
-        "replay": await count(storage.effects.begin(effect("3"), ANN, ttl_ms=60_000)),
+        "begin": await count(storage.effects.claim(effect("5"), ANN, ttl_ms=60_000)),
+        "replay": await count(storage.effects.claim(effect("3"), ANN, ttl_ms=60_000)),
         "renew": await count(storage.effects.renew(begun, ttl_ms=60_000)),
         "finish": await count(storage.effects.finish(begun, 1)),
         "finish in a group": await count(storage.effects.finish(grouped, 1)),
@@ -90,8 +90,8 @@ async def test_postgres_records_in_one_statement(postgres: Storage, recorder: Re
         "record in a process": ["effect_record_by_key"],
         "record in a group": ["effect_record"],
         "record again": ["effect_record", "effect_facts"],
-        "begin": ["effect_begin"],
-        "replay": ["effect_begin", "effect_facts"],
+        "begin": ["effect_claim"],
+        "replay": ["effect_claim", "effect_facts"],
         "renew": ["effect_renew"],
         "finish": ["effect_finish"],
         "finish in a group": ["effect_finish"],
@@ -110,7 +110,7 @@ async def test_sqlite_records_in_one_statement(sqlite: Storage, recorder: Record
     assert costs["renew"] == ["effect_renew"]
     assert costs["finish"] == ["effect_finish"]
     assert costs["finish in a group"] == ["effect_finish", "effect_finish_group"]
-    assert costs["begin"] == ["session_key", "effect_row", "effect_begin"]
+    assert costs["begin"] == ["session_key", "effect_row", "effect_claim"]
     assert costs["replay"] == ["session_key", "effect_row"]
     assert costs["get"] == ["effect_row"]
     assert len(costs["record in a group"]) == 5

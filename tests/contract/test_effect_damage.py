@@ -34,10 +34,10 @@ async def test_a_damaged_effect_is_corrupt(backend_url: str, key: str, damage: s
         fence = await in_session(storage)
         await storage.effects.record(fence, effect("completed"), 1)
         await storage.effects.record(fence, effect("failed"), BROKEN)
-        claimed(await storage.effects.begin(effect("live"), ANN, ttl_ms=60_000))
+        claimed(await storage.effects.claim(effect("live"), ANN, ttl_ms=60_000))
         await raw(backend_url, f"UPDATE lash_effects SET {damage} WHERE replay_key = '{key}'")
         before = await raw(backend_url, "SELECT * FROM lash_effects ORDER BY replay_key")
-        calls = [storage.effects.begin(effect(key), ANN, ttl_ms=60_000)]
+        calls = [storage.effects.claim(effect(key), ANN, ttl_ms=60_000)]
         if damage != "envelope_hash = 'other'":
             calls += [storage.effects.get(TURN, key), storage.effects.list(TURN)]  # type: ignore[list-item]
         for call in calls:
@@ -75,6 +75,6 @@ async def test_the_tables_refuse_what_cannot_be(backend_url: str, impossible: st
     """Constraints of the tables refuse most damage."""
     async with await lash.open(backend_url) as storage:
         await in_session(storage)
-        claimed(await storage.effects.begin(effect(), ANN, ttl_ms=60_000))
+        claimed(await storage.effects.claim(effect(), ANN, ttl_ms=60_000))
         with pytest.raises(Exception, match=r"(?i)constraint|datatype"):
             await raw(backend_url, f"UPDATE lash_effects SET {impossible}")

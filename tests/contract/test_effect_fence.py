@@ -89,7 +89,7 @@ class TestEffectFence:
         """A claimed effect, live or lapsed, cannot be recorded past its claim."""
         storage = await harness.open()
         fence = await in_session(storage)
-        claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL, once=True))
+        claimed(await storage.effects.claim(effect(), ANN, ttl_ms=TTL, once=True))
         await refuse(storage, storage.effects.record(fence, effect(), 1), Conflict, naming="'k'")
         await harness.clock.advance(TTL)
         await refuse(storage, storage.effects.record(fence, effect(), 1), Conflict, naming="claim")
@@ -113,8 +113,8 @@ class TestEffectFence:
             (pruned, ProcessPruned),
         ):
             for call in (
-                storage.effects.begin(effect(scope=scope), ANN, ttl_ms=TTL),
-                storage.effects.begin(effect(scope=scope), ANN, ttl_ms=TTL, strict=True),
+                storage.effects.claim(effect(scope=scope), ANN, ttl_ms=TTL),
+                storage.effects.claim(effect(scope=scope), ANN, ttl_ms=TTL, strict=True),
                 storage.effects.take_over(effect(scope=scope), ANN, ttl_ms=TTL),
                 storage.effects.get(scope, "k"),
                 storage.effects.list(scope),
@@ -133,6 +133,6 @@ class TestEffectFence:
         """Effects of sessions, processes and operations can all be claimed and finished."""
         storage = await harness.open()
         for scope in await everywhere(storage):
-            claim = claimed(await storage.effects.begin(effect(scope=scope), ANN, ttl_ms=TTL))
+            claim = claimed(await storage.effects.claim(effect(scope=scope), ANN, ttl_ms=TTL))
             record = await storage.effects.finish(claim, 1)
-            assert replayed(await storage.effects.begin(effect(scope=scope), BOB, ttl_ms=TTL)) == record
+            assert replayed(await storage.effects.claim(effect(scope=scope), BOB, ttl_ms=TTL)) == record

@@ -22,7 +22,7 @@ class TestEffectGroup:
         assert await storage.effects.group(TURN, "g") is None
         opened = await storage.effects.open_group(TURN, "g", size=4)
         assert opened == EffectGroup(scope=TURN, group_key="g", size=4)
-        claims = [claimed(await storage.effects.begin(effect(key, group="g"), ANN, ttl_ms=TTL)) for key in "abc"]
+        claims = [claimed(await storage.effects.claim(effect(key, group="g"), ANN, ttl_ms=TTL)) for key in "abc"]
         assert await storage.effects.group(TURN, "g") == opened
         ranks = [
             (await storage.effects.finish(claims[2], 1)).settled_rank,
@@ -41,12 +41,12 @@ class TestEffectGroup:
         fence = await in_session(storage)
         await storage.effects.open_group(TURN, "g", size=3)
         record = await storage.effects.record(fence, effect("a", group="g"), 1)
-        claim = claimed(await storage.effects.begin(effect("b", group="g"), ANN, ttl_ms=TTL))
+        claim = claimed(await storage.effects.claim(effect("b", group="g"), ANN, ttl_ms=TTL))
         finished = await storage.effects.finish(claim, 1)
         before = await seen(storage)
         assert await storage.effects.record(fence, effect("a", group="g"), 2) == record
         assert await storage.effects.finish(claim, 1) == finished
-        assert replayed(await storage.effects.begin(effect("a", group="g"), BOB, ttl_ms=TTL)) == record
+        assert replayed(await storage.effects.claim(effect("a", group="g"), BOB, ttl_ms=TTL)) == record
         assert await seen(storage) == before
         assert (await storage.effects.record(fence, effect("c", group="g"), 1)).settled_rank == 3
 
@@ -55,15 +55,15 @@ class TestEffectGroup:
         storage = await harness.open()
         await created(storage)
         await storage.effects.open_group(TURN, "g", size=2)
-        former = claimed(await storage.effects.begin(effect(group="g"), ANN, ttl_ms=TTL))
+        former = claimed(await storage.effects.claim(effect(group="g"), ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
         await refuse(storage, storage.effects.finish(former, 1), EffectLeaseLost)
-        heir = claimed(await storage.effects.begin(effect(group="g"), BOB, ttl_ms=TTL), taken_over=True)
+        heir = claimed(await storage.effects.claim(effect(group="g"), BOB, ttl_ms=TTL), taken_over=True)
         for call in (storage.effects.finish(former, 1), storage.effects.fail(former, BROKEN)):
             await refuse(storage, call, EffectLeaseLost)
         assert (await storage.effects.finish(heir, 1)).settled_rank == 1
         await refuse(storage, storage.effects.finish(former, 2), EffectLeaseLost)
-        other = claimed(await storage.effects.begin(effect("other", group="g"), BOB, ttl_ms=TTL))
+        other = claimed(await storage.effects.claim(effect("other", group="g"), BOB, ttl_ms=TTL))
         assert (await storage.effects.finish(other, 1)).settled_rank == 2
 
     async def test_giving_back_and_taking_over_take_no_more_room(self, harness: Harness) -> None:
@@ -71,9 +71,9 @@ class TestEffectGroup:
         storage = await harness.open()
         await created(storage)
         await storage.effects.open_group(TURN, "g", size=1)
-        await storage.effects.release(claimed(await storage.effects.begin(effect(group="g"), ANN, ttl_ms=TTL)))
-        claimed(await storage.effects.begin(effect(group="g"), ANN, ttl_ms=0))
-        claim = claimed(await storage.effects.begin(effect(group="g"), BOB, ttl_ms=TTL), taken_over=True)
+        await storage.effects.release(claimed(await storage.effects.claim(effect(group="g"), ANN, ttl_ms=TTL)))
+        claimed(await storage.effects.claim(effect(group="g"), ANN, ttl_ms=0))
+        claim = claimed(await storage.effects.claim(effect(group="g"), BOB, ttl_ms=TTL), taken_over=True)
         assert (await storage.effects.finish(claim, 1)).settled_rank == 1
 
     async def test_a_refused_opening_leaves_nothing(self, harness: Harness) -> None:
@@ -106,14 +106,14 @@ class TestEffectGroup:
         fence = await in_session(storage)
         for _ in range(2):
             for call in (
-                storage.effects.begin(effect(group="g"), ANN, ttl_ms=TTL),
+                storage.effects.claim(effect(group="g"), ANN, ttl_ms=TTL),
                 storage.effects.record(fence, effect(group="g"), 1),
             ):
                 await refuse(storage, call, Conflict, naming="not opened")
         await storage.effects.open_group(TURN, "g", size=1)
-        claimed(await storage.effects.begin(effect(group="g"), ANN, ttl_ms=TTL))
+        claimed(await storage.effects.claim(effect(group="g"), ANN, ttl_ms=TTL))
         for call in (
-            storage.effects.begin(effect("more", group="g"), ANN, ttl_ms=TTL),
+            storage.effects.claim(effect("more", group="g"), ANN, ttl_ms=TTL),
             storage.effects.record(fence, effect("more", group="g"), 1),
         ):
             await refuse(storage, call, Conflict, naming="full")
@@ -126,7 +126,7 @@ class TestEffectGroup:
         await storage.effects.record(fence, effect(group="g"), 1)
         other = effect("k", Step(name="other"), group="g")
         await refuse(storage, storage.effects.record(fence, other, 1), EffectMismatch)
-        await refuse(storage, storage.effects.begin(other, ANN, ttl_ms=TTL), EffectMismatch)
+        await refuse(storage, storage.effects.claim(other, ANN, ttl_ms=TTL), EffectMismatch)
         assert (await storage.effects.record(fence, effect("second", group="g"), 1)).settled_rank == 2
 
     async def test_those_who_settle_at_once_get_a_place_each(self, harness: Harness) -> None:
@@ -139,7 +139,7 @@ class TestEffectGroup:
             storage, envelope = storages[number % 3], effect(f"k{number:02}", group="g")
             if number % 4 == 0:
                 return (await storage.effects.record(fence, envelope, number)).settled_rank
-            claim = claimed(await storage.effects.begin(envelope, owner(f"w{number}"), ttl_ms=60_000))
+            claim = claimed(await storage.effects.claim(envelope, owner(f"w{number}"), ttl_ms=60_000))
             return (await storage.effects.finish(claim, number)).settled_rank
 
         ranks = await asyncio.gather(*(run(number) for number in range(12)))
@@ -154,7 +154,7 @@ class TestEffectGroup:
         await created(storages[0])
         await storages[0].effects.open_group(TURN, "g", size=1)
         asking = [
-            storages[number % 3].effects.begin(effect(f"k{number}", group="g"), ANN, ttl_ms=60_000)
+            storages[number % 3].effects.claim(effect(f"k{number}", group="g"), ANN, ttl_ms=60_000)
             for number in range(6)
         ]
         answers = await asyncio.gather(*asking, return_exceptions=True)
@@ -167,7 +167,7 @@ class TestEffectGroup:
         scopes = await everywhere(storage)
         for size, scope in enumerate(scopes, start=1):
             await storage.effects.open_group(scope, "g", size=size)
-            claim = claimed(await storage.effects.begin(effect(f"k{size}", scope=scope, group="g"), ANN, ttl_ms=TTL))
+            claim = claimed(await storage.effects.claim(effect(f"k{size}", scope=scope, group="g"), ANN, ttl_ms=TTL))
             await storage.effects.finish(claim, 1)
         for size, scope in enumerate(scopes, start=1):
             assert await storage.effects.group(scope, "g") == EffectGroup(

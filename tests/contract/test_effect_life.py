@@ -76,7 +76,7 @@ class TestEffectLife:
         """A worker that still runs an effect of a committed turn cannot record it."""
         storage = await harness.open()
         session = await created(storage)
-        claim = claimed(await storage.effects.begin(effect(), ANN, ttl_ms=TTL))
+        claim = claimed(await storage.effects.claim(effect(), ANN, ttl_ms=TTL))
         await session.commit(commit(0, node("a"), turn_id="t"))
         for call in (storage.effects.finish(claim, 1), storage.effects.renew(claim, ttl_ms=TTL)):
             with pytest.raises(EffectLeaseLost):
@@ -90,7 +90,7 @@ class TestEffectLife:
         await everywhere(storage)
         scopes: tuple[ExecutionScope, ...] = (TURN,)
         await _fill(storage, *scopes, RUN, OPERATION)
-        claim = claimed(await storage.effects.begin(effect("running"), ANN, ttl_ms=TTL))
+        claim = claimed(await storage.effects.claim(effect("running"), ANN, ttl_ms=TTL))
         await storage.sessions.delete("s")
         with pytest.raises(EffectLeaseLost):
             await storage.effects.finish(claim, 1)
@@ -121,7 +121,7 @@ class TestEffectLife:
         for scope in (TURN, RUN, OPERATION):
             assert [await storage.effects.retire(scope) for _ in range(2)] == [2, 0]
             assert await seen(storage, scope) == ((), None)
-            claimed(await storage.effects.begin(effect("0", scope=scope), BOB, ttl_ms=TTL))
+            claimed(await storage.effects.claim(effect("0", scope=scope), BOB, ttl_ms=TTL))
 
     async def test_a_deletion_beside_new_effects(self, harness: Harness) -> None:
         """An effect or group concurrent with its session's deletion comes before it or is refused by name."""
@@ -131,7 +131,7 @@ class TestEffectLife:
             await created(storage, name)
             scope = TurnScope(session_id=name, turn_id="t")
             answers = await asyncio.gather(
-                *(storage.effects.begin(effect(f"k{each}", scope=scope), ANN, ttl_ms=TTL) for each in range(3)),
+                *(storage.effects.claim(effect(f"k{each}", scope=scope), ANN, ttl_ms=TTL) for each in range(3)),
                 other.sessions.delete(name),
                 storage.effects.open_group(scope, "g", size=1),
                 return_exceptions=True,
@@ -149,11 +149,11 @@ class TestEffectLife:
             scope = TurnScope(session_id=name, turn_id="t")
             await storage.effects.open_group(scope, "g", size=8)
             envelopes = [effect(f"k{number}", scope=scope, group="g") for number in range(8)]
-            claims = [claimed(await storage.effects.begin(each, ANN, ttl_ms=TTL)) for each in envelopes[:4]]
+            claims = [claimed(await storage.effects.claim(each, ANN, ttl_ms=TTL)) for each in envelopes[:4]]
             answers = await asyncio.gather(
                 *(other.effects.finish(claim, 1) for claim in claims),
                 session.commit(commit(0, node("a"), session_id=name, turn_id="t")),
-                *(storage.effects.begin(each, ANN, ttl_ms=TTL) for each in envelopes[4:]),
+                *(storage.effects.claim(each, ANN, ttl_ms=TTL) for each in envelopes[4:]),
                 return_exceptions=True,
             )
             errors = {type(answer) for answer in answers if isinstance(answer, BaseException)}
@@ -175,6 +175,6 @@ async def _fill(storage: Storage, *scopes: ExecutionScope) -> None:
     """Give each scope a finished effect in group ``g``, and one in progress."""
     for scope in scopes:
         await storage.effects.open_group(scope, "g", size=3)
-        claim = claimed(await storage.effects.begin(effect("0", scope=scope, group="g"), ANN, ttl_ms=60_000))
+        claim = claimed(await storage.effects.claim(effect("0", scope=scope, group="g"), ANN, ttl_ms=60_000))
         await storage.effects.finish(claim, 1)
-        claimed(await storage.effects.begin(effect("1", scope=scope), ANN, ttl_ms=60_000))
+        claimed(await storage.effects.claim(effect("1", scope=scope), ANN, ttl_ms=60_000))

@@ -47,7 +47,7 @@ async def inhabited(storage: Storage, session_id: str) -> tuple[Lease, WaitKey]:
     await queued(storage, late("dead", session_id=session_id), late("claimed", session_id=session_id))
     turn = effect("step", scope=TurnScope(session_id=session_id, turn_id="t"))
     await storage.effects.record(lease.fence, turn, {"answer": 42})
-    await storage.effects.begin(
+    await storage.effects.claim(
         effect("begun", scope=TurnScope(session_id=session_id, turn_id="t")), owner("worker"), ttl_ms=TTL
     )
     key = await storage.waits.key(TurnScope(session_id=session_id, turn_id="t"), CustomIdentity(key="k"))
@@ -71,7 +71,7 @@ class TestSessionDelete:
             storage.queue.list("s"),
             storage.queue.dead(session_id="s"),
             storage.leases.renew(lease.fence, ttl_ms=TTL),
-            storage.effects.begin(effect("later"), owner("worker"), ttl_ms=TTL),
+            storage.effects.claim(effect("later"), owner("worker"), ttl_ms=TTL),
             storage.effects.list(TurnScope(session_id="s", turn_id="t")),
         ]
         for call in refused:

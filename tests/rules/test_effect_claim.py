@@ -42,7 +42,7 @@ from lash.plan.effect.claim import (
     check_effect_claim,
     check_scope_fence,
     claim_of,
-    decide_begin,
+    decide_effect_claim,
     decide_take_over,
     decode_group,
     decode_record,
@@ -54,7 +54,7 @@ from lash.plan.effect.claim import (
     name_claim,
     new_claim,
     new_record,
-    plan_begin,
+    plan_effect_claim,
     plan_replay,
     plan_take_over,
     renewed,
@@ -111,7 +111,7 @@ FREE = LeaseRow(7, None, None, None, None, 0, 0)
 def begin(row: EffectRow | None, now_ms: int = 50, **fields: Any) -> object:  # noqa: ANN401 - the terms of a begin
     if fields.pop("strict", False):
         return plan_replay(ENCODED, row)
-    return plan_begin(ENCODED, row, now_ms=now_ms, **{"token": "new", "once": False, **fields})
+    return plan_effect_claim(ENCODED, row, now_ms=now_ms, **{"token": "new", "once": False, **fields})
 
 
 def record(row: EffectRow) -> EffectRecord:
@@ -160,7 +160,7 @@ def test_strict_runs_nothing(row: EffectRow | None, now_ms: int) -> None:
 def test_a_mismatch_comes_first(row: EffectRow) -> None:
     """Another envelope under the key is refused in every status."""
     with pytest.raises(EffectMismatch, match=r"command\.name was 'n', now 'm'"):
-        plan_begin(OTHER, row, token="new", once=False, now_ms=50)
+        plan_effect_claim(OTHER, row, token="new", once=False, now_ms=50)
     with pytest.raises(EffectMismatch):
         plan_replay(OTHER, row)
     with pytest.raises(EffectMismatch):
@@ -246,9 +246,11 @@ def test_a_new_effect_needs_room_in_its_group() -> None:
     for group, row in ((open_, None), (full, stored), (None, stored)):
         facts = EffectFacts(now_ms=50, lease=None, group=group, row=row)
         expected = InsertEffect() if row is None else EffectBusy(holder=ANN, until_ms=100)
-        assert decide_begin(facts, encoded=grouped, token="new", once=False) == expected
+        assert decide_effect_claim(facts, encoded=grouped, token="new", once=False) == expected
     with pytest.raises(Conflict, match="is full with 2 effects"):
-        decide_begin(EffectFacts(now_ms=50, lease=None, group=full, row=None), encoded=grouped, token="new", once=False)
+        decide_effect_claim(
+            EffectFacts(now_ms=50, lease=None, group=full, row=None), encoded=grouped, token="new", once=False
+        )
 
 
 def test_taking_over_by_facts() -> None:

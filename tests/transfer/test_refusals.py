@@ -143,7 +143,7 @@ def _data_first(lines: Lines) -> None:
 
 BAD_LINES: list[tuple[Callable[[Lines], None], int, str]] = [
     (_version, 1, "version 2"),
-    (_format, 1, "not an exported session"),
+    (_format, 1, "expected an exported session"),
     (_unknown_field, 4, "does not know"),
     (_unknown_kind, 3, "python"),
     (_swapped, 2, "head line cannot stand here"),

@@ -25,7 +25,7 @@ from lash.plan.effect.claim import (
     Claimant,
     WrittenClaim,
     check_scope_fence,
-    decide_begin,
+    decide_effect_claim,
     decide_take_over,
     decode_group,
     decode_record,
@@ -53,18 +53,20 @@ class Effects:
         self._rows = rows
         self._hints = hints
 
-    async def begin(
+    async def claim(
         self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
     ) -> EffectDecision:
         check_claim(owner, ttl_ms)
         encoded, claimant = encode_envelope(envelope), Claimant(owner=owner, token=new_id(), ttl_ms=ttl_ms)
         if strict:
             return plan_replay(encoded, (await self._rows.facts(encoded)).row)
-        decide = partial(decide_begin, encoded=encoded, token=claimant.token, once=once)
-        begun = await self._rows.begin(encoded, claimant, once=once, decide=decide)
-        if not isinstance(begun, WrittenClaim):
-            return begun
-        return EffectClaimed(claim=new_claim(encoded, owner, claimant.token, begun.row), taken_over=begun.taken_over)
+        decide = partial(decide_effect_claim, encoded=encoded, token=claimant.token, once=once)
+        claimed = await self._rows.claim(encoded, claimant, once=once, decide=decide)
+        if not isinstance(claimed, WrittenClaim):
+            return claimed
+        return EffectClaimed(
+            claim=new_claim(encoded, owner, claimant.token, claimed.row), taken_over=claimed.taken_over
+        )
 
     async def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
         encoded = encode_envelope(envelope)

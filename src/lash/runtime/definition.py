@@ -84,7 +84,7 @@ def agent_name(agent: object) -> str | None:
 
 def _checked(function: Callable[..., Awaitable[Any]], what: str) -> Callable[..., Awaitable[Any]]:
     if not inspect.iscoroutinefunction(function):
-        raise ConfigError(f"{what} is an async function, which {function!r:.80} is not")
+        raise ConfigError(f"expected an async function as {what}, got {function!r:.80}")
     if not inspect.signature(function).parameters:
         raise ConfigError(f"{what} takes a turn or a context as its first argument; {function.__qualname__} takes none")
     return function

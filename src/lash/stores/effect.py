@@ -20,7 +20,7 @@ from lash.model.value import JSON
 
 if TYPE_CHECKING:
     # Only backends use these; without them, import lash stays light.
-    from lash.plan.effect.claim import BeginPlan, Claimant, ClaimGuard, TakeEffect, WrittenClaim
+    from lash.plan.effect.claim import Claimant, ClaimGuard, EffectClaimPlan, TakeEffect, WrittenClaim
     from lash.plan.effect.effect import EncodedEffect, StoredOutcome
     from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupState, RecordedRow
 
@@ -34,7 +34,7 @@ class EffectStore(Protocol):
     lost like any other.
     """
 
-    async def begin(
+    async def claim(
         self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
     ) -> EffectDecision:
         """Decide whether to run an effect, and claim it if so. The same owner cannot run it twice at the same time.
@@ -49,7 +49,7 @@ class EffectStore(Protocol):
         """Record the outcome of an effect that ran under an exclusive lease: one write, without a claim before it.
 
         The fence must be live and belong to the envelope's session or process, else LeaseLost. Idempotent: if an equal
-        effect was recorded before, that record is returned and nothing is written. An effect that was begun under a
+        effect was recorded before, that record is returned and nothing is written. An effect that was claimed under a
         claim raises Conflict. The due time of a sleep is counted by the clock of the storage.
         """
         ...
@@ -73,14 +73,14 @@ class EffectStore(Protocol):
         """Give the claim up without an outcome, so that any caller may run the effect; return whether it was held.
 
         An expired claim can be released if no other caller took the effect over. An effect that must not run twice then
-        counts as never begun: release it only if it did not happen.
+        counts as never claimed: release it only if it did not happen.
         """
         ...
 
     async def take_over(self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int) -> EffectClaim:
         """Take an effect whose runner died, also one that must not run twice: the caller has looked up what happened.
 
-        Raises EffectNotRecorded if it was never begun, Conflict if it has finished or its runner is live.
+        Raises EffectNotRecorded if it was never claimed, Conflict if it has finished or its runner is live.
         """
         ...
 
@@ -118,8 +118,8 @@ class EffectRows(Protocol):
     they still hold; otherwise it reads and decides again.
     """
 
-    async def begin(
-        self, effect: EncodedEffect, claimant: Claimant, *, once: bool, decide: Callable[[EffectFacts], BeginPlan]
+    async def claim(
+        self, effect: EncodedEffect, claimant: Claimant, *, once: bool, decide: Callable[[EffectFacts], EffectClaimPlan]
     ) -> WrittenClaim | EffectDecision:
         """Insert the effect, or take it over, under a claim, as ``decide`` says; otherwise return its answer.
 

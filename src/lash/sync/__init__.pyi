@@ -366,7 +366,7 @@ class EffectStore:
     raises SessionNotFound, SessionDeleted, ProcessNotFound or ProcessPruned. A claim on an effect of such a scope is
     lost like any other.
     """
-    def begin(
+    def claim(
         self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
     ) -> EffectDecision:
         """Decide whether to run an effect, and claim it if so. The same owner cannot run it twice at the same time.
@@ -379,7 +379,7 @@ class EffectStore:
         """Record the outcome of an effect that ran under an exclusive lease: one write, without a claim before it.
 
         The fence must be live and belong to the envelope's session or process, else LeaseLost. Idempotent: if an equal
-        effect was recorded before, that record is returned and nothing is written. An effect that was begun under a
+        effect was recorded before, that record is returned and nothing is written. An effect that was claimed under a
         claim raises Conflict. The due time of a sleep is counted by the clock of the storage.
         """
     def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
@@ -395,12 +395,12 @@ class EffectStore:
         """Give the claim up without an outcome, so that any caller may run the effect; return whether it was held.
 
         An expired claim can be released if no other caller took the effect over. An effect that must not run twice then
-        counts as never begun: release it only if it did not happen.
+        counts as never claimed: release it only if it did not happen.
         """
     def take_over(self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int) -> EffectClaim:
         """Take an effect whose runner died, also one that must not run twice: the caller has looked up what happened.
 
-        Raises EffectNotRecorded if it was never begun, Conflict if it has finished or its runner is live.
+        Raises EffectNotRecorded if it was never claimed, Conflict if it has finished or its runner is live.
         """
     def get(self, scope: ExecutionScope, replay_key: str) -> EffectRecord | None:
         """Return the record of one effect."""

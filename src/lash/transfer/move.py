@@ -152,8 +152,8 @@ class _Move:
     async def _require_unchanged(self, mark: _Mark) -> None:
         if (await _counts(self._source), await self._source.pulse()) != (mark.counts, mark.pulse):
             raise Conflict(
-                "the source was used while it was moved, so the target is not a copy of it; stop all who work with it, "
-                "remove the target and start again"
+                "the source changed during the move, so the target is not a copy of it; stop every worker and program "
+                "that uses the source, remove the target and start again"
             )
 
 

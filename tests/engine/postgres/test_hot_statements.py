@@ -20,7 +20,7 @@ HOT: Final = (
     *("queue_enqueue", "queue_facts", "queue_stamp", "queue_claim_turn", "queue_extend", "queue_abandon"),
     "queue_page",
     *("lease_row", "lease_acquire", "lease_extend", "lease_release"),
-    *("effect_row", "effect_page", "effect_facts", "effect_record", "effect_begin", "effect_finish", "effect_renew"),
+    *("effect_row", "effect_page", "effect_facts", "effect_record", "effect_claim", "effect_finish", "effect_renew"),
     *("effect_record_in_process", "effect_record_by_key", "process_rows", "process_lease_complete"),
     "process_register_and_claim",
     *("event_facts", "event_append", "event_after", "event_recent", "event_nth_of_type"),

@@ -68,7 +68,7 @@ async def crash(url: str, way: str, moment: str, number: str, ran: str) -> None:
             happen(ran, key)
             await storage.effects.record(fence, envelope, "child")
         else:
-            claim = claimed(await storage.effects.begin(envelope, owner("child"), ttl_ms=TTL))
+            claim = claimed(await storage.effects.claim(envelope, owner("child"), ttl_ms=TTL))
             happen(ran, key)
             await storage.effects.finish(claim, "child")
     say("acknowledged")
@@ -85,7 +85,7 @@ def happen(ran: str, key: str) -> None:
 async def stall(url: str) -> None:
     """Begin an effect, and finish it on request, however late that is."""
     storage = await lash.open(url, clock=ManualClock())
-    claim = claimed(await storage.effects.begin(effect(), owner("stalled"), ttl_ms=TTL))
+    claim = claimed(await storage.effects.claim(effect(), owner("stalled"), ttl_ms=TTL))
     say("begun")
     await asyncio.to_thread(sys.stdin.readline)
     for call in (storage.effects.renew(claim, ttl_ms=TTL), storage.effects.finish(claim, "stalled")):
@@ -107,7 +107,7 @@ async def race(url: str, name: str, keys: str) -> None:
 
 async def _want(storage: Storage, name: str, key: str) -> None:
     while True:
-        decision = await storage.effects.begin(effect(key), owner(name), ttl_ms=FOREVER)
+        decision = await storage.effects.claim(effect(key), owner(name), ttl_ms=FOREVER)
         if isinstance(decision, EffectClaimed):
             say(f"ran {key}")
             await storage.effects.finish(decision.claim, f"{name} {key}")

@@ -95,7 +95,7 @@ async def _recover(storage: Storage, way: str, name: str, directory: Path, *, ac
     assert recorded or not acknowledged, "an acknowledged outcome is there"
     record = await (_record_again if way == "record" else _claim_again)(storage, name, envelope, ran)
     assert record == ("child" if recorded else "heir")
-    decision = await storage.effects.begin(envelope, owner("third"), ttl_ms=TTL, strict=True)
+    decision = await storage.effects.claim(envelope, owner("third"), ttl_ms=TTL, strict=True)
     assert replayed(decision).outcome == record
     return len(ran.read_text().splitlines())
 
@@ -112,7 +112,7 @@ async def _record_again(storage: Storage, name: str, envelope: Envelope, ran: Pa
 
 async def _claim_again(storage: Storage, _name: str, envelope: Envelope, ran: Path) -> object:
     known = await storage.effects.get(envelope.scope, "k")
-    decision = await storage.effects.begin(envelope, owner("heir"), ttl_ms=TTL)
+    decision = await storage.effects.claim(envelope, owner("heir"), ttl_ms=TTL)
     if known is not None and known.status is EffectStatus.COMPLETED:
         return replayed(decision).outcome
     claim = claimed(decision, taken_over=known is not None)
@@ -129,7 +129,7 @@ async def test_a_stalled_runner_is_not_believed(harness: URLHarness, backend_url
     assert child.stdout is not None
     assert await asyncio.to_thread(child.stdout.readline) == "begun\n"
     await harness.clock.advance(TTL)
-    heir = claimed(await storage.effects.begin(effect(), owner("heir"), ttl_ms=TTL), taken_over=True)
+    heir = claimed(await storage.effects.claim(effect(), owner("heir"), ttl_ms=TTL), taken_over=True)
     said, _ = await asyncio.to_thread(child.communicate, "go\n", 60)
     assert said.split() == ["lost", "lost"]
     assert (await storage.effects.finish(heir, "heir")).outcome == "heir"

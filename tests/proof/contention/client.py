@@ -193,7 +193,7 @@ class Client:
     async def run_effect(self) -> None:
         """Run an effect that other clients request too, sometimes slowly."""
         envelope = effect(self._shared("key"), scope=OperationScope(operation_id="shared"))
-        decision = await self._storage.effects.begin(envelope, self._owner, ttl_ms=TTL_MS)
+        decision = await self._storage.effects.claim(envelope, self._owner, ttl_ms=TTL_MS)
         if isinstance(decision, EffectClaimed):
             if self._chance.random() < 0.2:
                 await asyncio.sleep(self._chance.uniform(0, _DAWDLING_S))

@@ -246,7 +246,7 @@ class _Effects(_Noun):
         work = self._fenced(fence, "record", self._inner.record(fence, envelope, outcome))
         return await self._call(act, work, lambda record: msgspec.structs.replace(act, standing=_standing(record)))
 
-    async def begin(self, envelope: Envelope, owner: lash.model.LeaseOwner, **options: Any) -> EffectDecision:  # noqa: ANN401 - as they are
+    async def claim(self, envelope: Envelope, owner: lash.model.LeaseOwner, **options: Any) -> EffectDecision:  # noqa: ANN401 - as they are
         act = _offer(envelope, None)
 
         def answer(decision: EffectDecision) -> Act | None:
@@ -254,7 +254,7 @@ class _Effects(_Noun):
                 return None
             return msgspec.structs.replace(act, standing=_standing(decision.record))
 
-        return await self._call(act, self._inner.begin(envelope, owner, **options), answer)
+        return await self._call(act, self._inner.claim(envelope, owner, **options), answer)
 
     async def finish(self, claim: lash.model.EffectClaim, outcome: JSON) -> lash.EffectRecord:
         act = OfferAct(cell=_cell(claim.scope, claim.replay_key), value=canonical(outcome))

@@ -44,7 +44,7 @@ class Rights:
         self.claim = claimed(await storage.queue.claim(self.fence, boundary=lash.model.Boundary.IDLE, ttl_ms=ttl_ms))
         run = process_lease(await storage.process_leases.claim("p", self._owner, ttl_ms=ttl_ms))
         self.process_fence = run.fence
-        decision = await storage.effects.begin(effect("k", scope=SHARED), self._owner, ttl_ms=ttl_ms)
+        decision = await storage.effects.claim(effect("k", scope=SHARED), self._owner, ttl_ms=ttl_ms)
         self.effect = effect_claimed(decision, taken_over=self._owner.owner_id != "sleeper")
 
     def commit(self, turn_id: str, *, fenced: bool = True) -> lash.model.Commit:

@@ -140,7 +140,7 @@ def demands(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
     yield "append", lambda: storage.events.append("research-7", event("note", {"found": 4}))
     yield "signal", lambda: storage.events.signal("research-7", "approve", signal_id="1")
     yield "complete", lambda: storage.processes.complete("research-7", lash.Success(value=1))
-    yield "begin", lambda: storage.effects.begin(effect("e", scope=TURN, group="g"), hall, ttl_ms=TTL_MS)
+    yield "begin", lambda: storage.effects.claim(effect("e", scope=TURN, group="g"), hall, ttl_ms=TTL_MS)
     yield "register", lambda: storage.triggers.register(trigger("k"), operation_id="o")
     yield "emit", lambda: storage.occurrences.emit(pressed("2", {"n": 2}))
     yield "emit again", lambda: storage.occurrences.emit(pressed(payload={"n": 1}))

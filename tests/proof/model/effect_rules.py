@@ -103,8 +103,8 @@ class EffectRules(SessionLife):
     def begin(self, envelope: Envelope, who: str, ttl_ms: int, *, once: bool, strict: bool) -> None:
         decision = self.step(
             "begin",
-            lambda side: side.storage.effects.begin(envelope, OWNERS[who], ttl_ms=ttl_ms, once=once, strict=strict),
-            like(lambda: self.effects.begin(envelope, OWNERS[who], ttl_ms, self.now_ms, once=once, strict=strict)),
+            lambda side: side.storage.effects.claim(envelope, OWNERS[who], ttl_ms=ttl_ms, once=once, strict=strict),
+            like(lambda: self.effects.claim(envelope, OWNERS[who], ttl_ms, self.now_ms, once=once, strict=strict)),
         )
         if decision is not None:
             self.count(_kind_of(decision))

@@ -107,7 +107,7 @@ class Load:
     async def _set_once(self) -> None:
         """Record an effect and resolve a wait without an owner, and forget the effect."""
         scope = OperationScope(operation_id=f"o{next(self._numbers)}")
-        decision = await self._storage.effects.begin(effect(scope=scope), lash.current_owner(), ttl_ms=60_000)
+        decision = await self._storage.effects.claim(effect(scope=scope), lash.current_owner(), ttl_ms=60_000)
         await self._storage.effects.finish(claimed(decision), "x" * 500)
         await self._storage.effects.retire(scope)
         key = await self._storage.waits.key(scope, CustomIdentity(key="k"))

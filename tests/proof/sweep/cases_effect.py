@@ -38,7 +38,7 @@ async def in_process(storage: Storage, _clock: ManualClock) -> LeaseFence:
 async def begun(storage: Storage, clock: ManualClock) -> EffectClaim:
     """A claim on an effect of a group."""
     await grouped(storage, clock)
-    claim = claimed(await storage.effects.begin(effect(group="g"), owner("ann"), ttl_ms=TTL))
+    claim = claimed(await storage.effects.claim(effect(group="g"), owner("ann"), ttl_ms=TTL))
     await clock.advance(1_000)
     return claim
 
@@ -46,13 +46,13 @@ async def begun(storage: Storage, clock: ManualClock) -> EffectClaim:
 async def left_behind(storage: Storage, clock: ManualClock) -> None:
     """An effect that must not run twice, whose runner is gone."""
     await created(storage)
-    await storage.effects.begin(effect(), owner("ann"), ttl_ms=1_000, once=True)
+    await storage.effects.claim(effect(), owner("ann"), ttl_ms=1_000, once=True)
     await clock.advance(1_000)
 
 
 async def settled(storage: Storage, clock: ManualClock) -> None:
     await storage.effects.finish(await begun(storage, clock), {"answer": 1})
-    await storage.effects.begin(effect("other"), owner("ann"), ttl_ms=TTL)
+    await storage.effects.claim(effect("other"), owner("ann"), ttl_ms=TTL)
 
 
 async def keyed(storage: Storage, _clock: ManualClock) -> WaitKey:
@@ -88,14 +88,14 @@ EFFECTS: tuple[AnyCase, ...] = (
     Case(
         method="EffectStore.begin",
         ground=grouped,
-        call=lambda storage, _: storage.effects.begin(effect(group="g"), owner("ann"), ttl_ms=TTL),
+        call=lambda storage, _: storage.effects.claim(effect(group="g"), owner("ann"), ttl_ms=TTL),
         again=Again.REPORTED,
     ),
     Case(
         method="EffectStore.begin",
         variant="once",
         ground=session,
-        call=lambda storage, _: storage.effects.begin(effect(), owner("ann"), ttl_ms=TTL, once=True),
+        call=lambda storage, _: storage.effects.claim(effect(), owner("ann"), ttl_ms=TTL, once=True),
         again=Again.REPORTED,
     ),
     Case(

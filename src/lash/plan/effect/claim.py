@@ -38,7 +38,7 @@ from lash.plan.lease import check_any_fence, require_fence
 
 
 class InsertEffect(msgspec.Struct, frozen=True):
-    """The effect has no row: write it as begun."""
+    """The effect has no row: write it as claimed."""
 
 
 class TakeEffect(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,13 +74,13 @@ class ClaimGuard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WrittenClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim that was just written, and whether another runner had begun the effect."""
+    """A claim that was just written, and whether another runner had claimed the effect."""
 
     row: ClaimRow
     taken_over: bool = False
 
 
-BeginPlan: TypeAlias = InsertEffect | TakeEffect | EffectClaimed | EffectReplayed | EffectBusy | EffectUnknown
+EffectClaimPlan: TypeAlias = InsertEffect | TakeEffect | EffectClaimed | EffectReplayed | EffectBusy | EffectUnknown
 
 
 def plan_replay(encoded: EncodedEffect, row: EffectRow | None) -> EffectReplayed:
@@ -92,7 +92,9 @@ def plan_replay(encoded: EncodedEffect, row: EffectRow | None) -> EffectReplayed
     raise EffectNotRecorded(encoded.scope_id, encoded.replay_key)
 
 
-def plan_begin(encoded: EncodedEffect, row: EffectRow | None, *, token: str, once: bool, now_ms: int) -> BeginPlan:
+def plan_effect_claim(
+    encoded: EncodedEffect, row: EffectRow | None, *, token: str, once: bool, now_ms: int
+) -> EffectClaimPlan:
     """Decide about an effect that a caller wants to run.
 
     The rules in order: no row, another envelope under the key, a recorded outcome, released by its runner, our own
@@ -114,9 +116,9 @@ def plan_begin(encoded: EncodedEffect, row: EffectRow | None, *, token: str, onc
     return TakeEffect(row=row, once=False, taken_over=True)
 
 
-def decide_begin(facts: EffectFacts, *, encoded: EncodedEffect, token: str, once: bool) -> BeginPlan:
+def decide_effect_claim(facts: EffectFacts, *, encoded: EncodedEffect, token: str, once: bool) -> EffectClaimPlan:
     """Decide about an effect that a caller wants to run; raise Conflict if its group has no room for a new one."""
-    plan = plan_begin(encoded, facts.row, token=token, once=once, now_ms=facts.now_ms)
+    plan = plan_effect_claim(encoded, facts.row, token=token, once=once, now_ms=facts.now_ms)
     if isinstance(plan, InsertEffect):
         require_room(encoded, facts.group)
     return plan
@@ -155,7 +157,7 @@ def explain_record(encoded: EncodedEffect, fence: LeaseFence, facts: EffectFacts
     require_same(encoded, facts.row)
     if facts.row.status is EffectStatus.IN_PROGRESS:
         raise Conflict(
-            f"effect {encoded.replay_key!r} of {encoded.scope_id} was begun under a claim; finish it under that claim"
+            f"effect {encoded.replay_key!r} of {encoded.scope_id} was claimed under a claim; finish it under that claim"
         )
     return decode_record(facts.row, encoded.envelope.scope)
 
@@ -314,7 +316,7 @@ def name_claim(claim: EffectClaim) -> str:
 def check_scope_fence(scope: ExecutionScope, fence: object) -> LeaseFence:
     """Return the fence, or raise LeaseLost unless it is that of the scope's session or process."""
     if isinstance(scope, OperationScope):
-        raise InvalidInput(f"{scope_id(scope)} has no lease under which to record; use begin and finish")
+        raise InvalidInput(f"{scope_id(scope)} has no lease under which to record; use claim and finish")
     held = check_any_fence("fence", fence)
     session_id = scope_session_id(scope)
     resource = process_resource(scope_process_id(scope) or "") if session_id is None else session_resource(session_id)

@@ -12,7 +12,7 @@ from lash.errors import StoreUnavailable
 from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
 from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.scope import scope_id, scope_process_id, scope_session_id
-from lash.plan.effect.claim import BeginPlan, Claimant, ClaimGuard, InsertEffect, TakeEffect, WrittenClaim
+from lash.plan.effect.claim import Claimant, ClaimGuard, EffectClaimPlan, InsertEffect, TakeEffect, WrittenClaim
 from lash.plan.effect.effect import EncodedEffect, StoredOutcome
 from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupRow, GroupState, RecordedRow
 from lash.plan.lease import LeaseRow
@@ -70,13 +70,13 @@ class PostgresEffectRows:
         self._seen = seen
         self._group: StatementBatcher[_Record, RecordedRow] = StatementBatcher(self._record_all, limit=MAX_TOGETHER)
 
-    async def begin(
-        self, effect: EncodedEffect, claimant: Claimant, *, once: bool, decide: Callable[[EffectFacts], BeginPlan]
+    async def claim(
+        self, effect: EncodedEffect, claimant: Claimant, *, once: bool, decide: Callable[[EffectFacts], EffectClaimPlan]
     ) -> WrittenClaim | EffectDecision:
         for _ in range(MAX_PLANS):
-            begun = await self._insert_begun(effect, claimant, once=once)
-            if begun is not None:
-                return WrittenClaim(row=begun)
+            claimed = await self._insert_begun(effect, claimant, once=once)
+            if claimed is not None:
+                return WrittenClaim(row=claimed)
             plan = decide(await self.facts(effect))
             if isinstance(plan, InsertEffect):
                 continue
@@ -159,7 +159,7 @@ class PostgresEffectRows:
         # A retry after a lost connection is refused; the decision then finds the token.
         return await self._database.write_one(
             ClaimRow,
-            "effect_begin",
+            "effect_claim",
             *_owned(effect),
             *(effect.text, effect.hash, once),
             *_runner(claimant),

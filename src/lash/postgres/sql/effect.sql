@@ -75,7 +75,7 @@ SELECT
         WHERE e.scope_id = $1::text AND e.replay_key = $2::text
     );
 
--- name: effect_begin
+-- name: effect_claim
 -- Starts the effect of scope $1 and key $2 under a first claim, unless it has a row, and counts it in its group $5,
 -- which must have room. Its session $3 or process $4 must exist; both are null for an operation of the host. Returns
 -- the claim, or no row.

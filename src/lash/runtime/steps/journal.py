@@ -235,7 +235,7 @@ class Journal:
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
     ) -> object:
         effects, what = self._storage.effects, f"the result of step {envelope.replay_key!r}"
-        decision = await effects.begin(envelope, self._owner, ttl_ms=self._ttl_ms, once=True)
+        decision = await effects.claim(envelope, self._owner, ttl_ms=self._ttl_ms, once=True)
         if isinstance(decision, EffectReplayed):
             return self._outcome(decision.record, declared)
         if not isinstance(decision, EffectClaimed):

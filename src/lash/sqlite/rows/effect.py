@@ -9,7 +9,7 @@ from lash.errors import CorruptData
 from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
 from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.scope import scope_id, scope_process_id, scope_session_id
-from lash.plan.effect.claim import BeginPlan, Claimant, ClaimGuard, InsertEffect, TakeEffect, WrittenClaim, due_at
+from lash.plan.effect.claim import Claimant, ClaimGuard, EffectClaimPlan, InsertEffect, TakeEffect, WrittenClaim, due_at
 from lash.plan.effect.effect import EncodedEffect, StoredOutcome
 from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupRow, GroupState, RecordedRow
 from lash.plan.lease import LeaseRow
@@ -26,8 +26,8 @@ class SQLiteEffectRows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def begin(
-        self, effect: EncodedEffect, claimant: Claimant, *, once: bool, decide: Callable[[EffectFacts], BeginPlan]
+    async def claim(
+        self, effect: EncodedEffect, claimant: Claimant, *, once: bool, decide: Callable[[EffectFacts], EffectClaimPlan]
     ) -> WrittenClaim | EffectDecision:
         def body(transaction: Transaction) -> WrittenClaim | EffectDecision:
             keys = _owner_keys(transaction, effect.envelope.scope)
@@ -227,7 +227,7 @@ def _insert_begun(
     now_ms = transaction.now_ms
     written = ClaimRow(1, saturating_add(now_ms, claimant.ttl_ms), due_at(effect, now_ms))
     transaction.run(
-        "effect_begin",
+        "effect_claim",
         **_columns(effect),
         **keys,
         **_runner(claimant),

@@ -18,7 +18,7 @@ LIMIT :limit;
 -- Whether a scope has any effect.
 SELECT EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id);
 
--- name: effect_begin
+-- name: effect_claim
 -- Starts an effect under a first claim.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, once, owner_id, incarnation_id,
