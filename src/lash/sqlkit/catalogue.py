@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -64,11 +65,14 @@ ForeignKeyRow: TypeAlias = tuple[str, str, str, str]
 """Table, its columns joined by commas, the table referenced, the columns referenced joined by commas."""
 
 
-@lru_cache(maxsize=4)
 def load_catalogue(package: str) -> Catalogue:
     """Return the package's ``catalogue.json``, which a process reads once."""
-    text = package_folder(package).joinpath("catalogue.json").read_bytes()
-    return msgspec.json.decode(text, type=Catalogue)
+    return _read_catalogue(package_folder(package) / "catalogue.json")
+
+
+@lru_cache(maxsize=4)
+def _read_catalogue(file: Path) -> Catalogue:
+    return msgspec.json.decode(file.read_bytes(), type=Catalogue)
 
 
 def dump_catalogue(catalogue: Catalogue) -> str:

@@ -101,7 +101,7 @@ class EffectModel:
         self.effects: dict[tuple[ExecutionScope, str], Effect] = {}
         self.groups: dict[tuple[ExecutionScope, str], Group] = {}
 
-    def begin(
+    def claim(
         self, envelope: Envelope, owner: LeaseOwner, ttl: int, now: int, *, once: bool, strict: bool
     ) -> EffectDecision:
         self._require_owner(envelope.scope)
