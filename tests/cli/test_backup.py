@@ -149,7 +149,7 @@ def test_ctrl_c_leaves_no_partial_copy(here: Seeded, tmp_path: Path) -> None:
     asyncio.run(_grow(here.url))
     with terminal("db", "backup", str(tmp_path / "copy.db"), url=here.url) as screen:
         deadline = time.monotonic() + PATIENCE_S
-        while not list(tmp_path.glob("copy.db.partial")):
+        while not list(tmp_path.glob("copy.db.*.partial")):
             assert time.monotonic() < deadline
         screen.type("\x03")
         code = screen.end()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
+from lash.base.file_rights import create_file
 from lash.base.ids import new_id
 from lash.base.limits import check_digest
 from lash.errors import ConfigError, StorageFailure
@@ -23,6 +24,9 @@ _STALE_AFTER_S: Final = 60 * 60
 
 class FileBytes:
     """Files ``<root>/sha256/<2 digits>/<id>`` below a directory that belongs to one storage.
+
+    A directory that does not exist is created for its owner only. All files and directories in it are open to no more
+    users than the directory itself.
 
     The contract is `lash.stores.attachment.ByteStore`. A file is written to a unique name in
     ``<root>/temporary``, synced with fsync and renamed, and its directories are synced too: a crash leaves the whole
@@ -58,7 +62,7 @@ class FileBytes:
 
     def _put(self, path: Path, content: bytes) -> None:
         try:
-            _make_directory(path.parent)
+            self._make_directory(path.parent)
             if not _holds(path, content):
                 self._write(path, content)
             _sync(path.parent)
@@ -66,10 +70,10 @@ class FileBytes:
             raise _failure("write", path, error) from error
 
     def _write(self, path: Path, content: bytes) -> None:
-        _make_directory(self._temporary)
+        self._make_directory(self._temporary)
         temporary = self._temporary / f"{path.name}.{new_id()}"
         try:
-            with temporary.open("xb") as file:
+            with os.fdopen(create_file(temporary, self._root.stat().st_mode), "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -79,6 +83,21 @@ class FileBytes:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
+
+    def _make_directory(self, path: Path) -> None:
+        """Create a directory and its parents, and sync each of them."""
+        if path.is_dir():
+            return
+        if path.parent != path:
+            self._make_directory(path.parent)
+        path.mkdir(self._mode_of(path), exist_ok=True)
+        _sync(path.parent)
+
+    def _mode_of(self, directory: Path) -> int:
+        """Return the permission bits of a new directory; the umask applies."""
+        if directory == self._root:
+            return 0o700
+        return self._root.stat().st_mode & 0o777 if directory.is_relative_to(self._root) else 0o777
 
     def _get(self, path: Path) -> bytes | None:
         try:
@@ -131,16 +150,6 @@ def _holds(path: Path, content: bytes) -> bool:
             return True
     except FileNotFoundError:
         return False
-
-
-def _make_directory(path: Path) -> None:
-    """Create a directory and its parents, and sync each of them."""
-    if path.is_dir():
-        return
-    if path.parent != path:
-        _make_directory(path.parent)
-    path.mkdir(exist_ok=True)
-    _sync(path.parent)
 
 
 def _sync(path: Path) -> None:

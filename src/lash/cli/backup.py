@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
+from lash.base.file_rights import create_copy, create_replacement, name_copy, partial_name, rights_of
 from lash.cli import exits
 from lash.cli.bar import busy
 from lash.cli.exits import CommandFailed
@@ -34,8 +35,9 @@ async def copy_storage(shell: Shell, target: str) -> int:
     """Copy the storage to a new file, verify the copy, and return its size."""
     path = _path_of(shell, f"pg_dump --format=custom --schema={{schema}} --file={shlex.quote(target)} {{url}}")
     file = _new_file(path, target)
-    partial = _beside(file, "partial")
+    partial = partial_name(file)
     try:
+        os.close(create_copy(partial, path))
         await _copy(shell, "backup", path, partial)
         return _named(partial, file)
     finally:
@@ -45,7 +47,8 @@ async def copy_storage(shell: Shell, target: str) -> int:
 async def restore_storage(shell: Shell, source: str, *, dry_run: bool, yes: bool) -> str | None:
     """Put a verified copy of a backup in the place of the storage; return where the old file is kept, if there was one.
 
-    The write lock is held meanwhile, so that no worker opens the file that is about to be replaced.
+    The write lock is held meanwhile, so that no worker opens the file that is about to be replaced. The restored file
+    has the rights of the replaced one, or those of the backup within the umask if there was none.
     """
     path = _path_of(shell, f"pg_restore --clean --if-exists --dbname={{url}} {shlex.quote(source)}")
     async with busy("verify the backup"):
@@ -68,12 +71,15 @@ def _places(path: str) -> tuple[Path, Path | None]:
 
 
 async def _replace(shell: Shell, source: str, target: Path, kept: Path | None) -> None:
-    partial = _beside(target, "partial")
+    partial = partial_name(target)
     write_lock = open_write_lock(str(target), timeout_ms=_LOCK_TIMEOUT_MS)
     try:
         write_lock.acquire()
+        old = rights_of(target)
+        os.close(create_copy(partial, source) if old is None else create_replacement(partial, old))
         await _copy(shell, "restore", source, partial)
         _swap(partial, target, kept)
+        write_lock.match_rights()
     finally:
         write_lock.close()
         _remove(partial)
@@ -120,7 +126,7 @@ def _examined(connection: apsw.Connection, path: str) -> list[str]:
 
 
 async def _copy(shell: Shell, label: str, source: str, partial: Path) -> None:
-    """Copy a snapshot of a database to a new file, synced when this returns, and verify the copy."""
+    """Copy a snapshot of a database to an empty file, synced when this returns, and verify the copy."""
     try:
         await _copy_pages(shell, label, source, partial)
     except apsw.Error as error:
@@ -133,7 +139,7 @@ async def _copy(shell: Shell, label: str, source: str, partial: Path) -> None:
 
 async def _copy_pages(shell: Shell, label: str, source: str, partial: Path) -> None:
     origin = apsw.Connection(source, flags=apsw.SQLITE_OPEN_READONLY)
-    copy = apsw.Connection(str(partial))
+    copy = apsw.Connection(str(partial), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
     try:
         origin.set_busy_timeout(_LOCK_TIMEOUT_MS)
         # One read transaction: concurrent writes are not in the copy and do not restart it.
@@ -201,7 +207,7 @@ def _new_file(path: str, target: str) -> Path:
     if not Path(path).exists():
         raise CommandFailed(exits.SCHEMA, "no storage at this URL; create it with: lash init")
     file = Path(target)
-    if file.exists():
+    if os.path.lexists(file):
         raise CommandFailed(exits.CONFLICT, f"{target} already exists; name a new file")
     return file
 
@@ -209,7 +215,7 @@ def _new_file(path: str, target: str) -> Path:
 def _named(partial: Path, file: Path) -> int:
     """Give a finished copy its name, unless it is taken by now, and return its size."""
     try:
-        os.link(partial, file)
+        name_copy(partial, file)
     except FileExistsError:
         raise CommandFailed(exits.CONFLICT, f"{file} already exists; name a new file") from None
     _sync(file.parent)

@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from lash.base.file_rights import create_copy, name_copy, partial_name
 from lash.cli import exits
 from lash.cli.bar import Bar, drawn
 from lash.cli.exits import CommandFailed, OutputClosed
+from lash.cli.url import is_postgres, sqlite_path
 from lash.connect.open import open_storage
 from lash.transfer import (
     CopyReport,
@@ -29,13 +31,14 @@ from lash.transfer import (
 
 if TYPE_CHECKING:
     from lash.cli.shell import Shell
+    from lash.stores.storage import Storage
 
 
 async def export_to(shell: Shell, session_id: str, target: str, *, with_queue: bool) -> Exported:
     """Write a session to a file that does not exist yet, whole or not at all, or to standard output."""
     async with shell.storage() as storage:
         try:
-            with _new_file(target) as stream, drawn() as bar:
+            with _new_file(target, _file_of(shell.url)) as stream, drawn() as bar:
                 return await export_session(
                     storage, session_id, stream, with_queue=with_queue, progress=partial(_show, bar, "export")
                 )
@@ -62,7 +65,7 @@ async def copy_to(shell: Shell, target_url: str) -> CopyReport:
     """Copy the storage into another one, which is created if it does not exist."""
     if shell.checked(target_url) == shell.url:
         raise CommandFailed(exits.USAGE, "a storage cannot be copied into itself; name another one")
-    async with shell.storage() as storage, await open_storage(target_url) as target:
+    async with shell.storage() as storage, await _open_target(shell, target_url) as target:
         with drawn() as bar:
             return await copy_storage(storage, target, progress=partial(_show, bar, "copy"))
 
@@ -71,9 +74,24 @@ async def move_to(shell: Shell, target_url: str) -> MoveReport:
     """Move the storage into an empty one, which is created if it does not exist."""
     if shell.checked(target_url) == shell.url:
         raise CommandFailed(exits.USAGE, "a storage cannot be moved into itself; name another one")
-    async with shell.storage() as storage, await open_storage(target_url) as target:
+    async with shell.storage() as storage, await _open_target(shell, target_url) as target:
         with drawn() as bar:
             return await move_storage(storage, target, progress=partial(_show, bar, "move"))
+
+
+async def _open_target(shell: Shell, url: str) -> Storage:
+    """Open the storage to copy into. If its file has to be created, it is open to no more users than the source."""
+    file = _file_of(url)
+    if file is not None:
+        # Opening the storage reports what is wrong with the directory.
+        with contextlib.suppress(OSError):
+            os.close(create_copy(file, _file_of(shell.url)))
+    return await open_storage(url)
+
+
+def _file_of(url: str) -> str | None:
+    """Return the file of a SQLite storage; None on PostgreSQL."""
+    return None if is_postgres(url) else sqlite_path(url)
 
 
 def _show(bar: Bar, verb: str, progress: Progress) -> None:
@@ -87,21 +105,25 @@ def _size_of(stream: BinaryIO) -> int | None:
 
 
 @contextlib.contextmanager
-def _new_file(target: str) -> Iterator[BinaryIO]:
-    """Open a temporary file; it gets its final name once it is complete and synced."""
+def _new_file(target: str, source: str | None) -> Iterator[BinaryIO]:
+    """Open a temporary file with the rights of the source; it gets its final name once it is complete and synced."""
     if target == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    file, partial = Path(target), Path(f"{target}.partial")
-    if file.exists():
-        raise CommandFailed(exits.CONFLICT, f"{target} already exists; name another file or remove it")
+    file = Path(target)
+    taken = CommandFailed(exits.CONFLICT, f"{target} already exists; name another file or remove it")
+    if os.path.lexists(file):
+        raise taken
+    partial = partial_name(file)
     try:
-        with partial.open("wb") as stream:
+        with os.fdopen(create_copy(partial, source), "wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        partial.rename(file)
+        name_copy(partial, file)
+    except FileExistsError:
+        raise taken from None
     except OSError as error:
         raise CommandFailed(exits.ERROR, f"{target} cannot be written: {error.strerror or error}") from error
     finally:

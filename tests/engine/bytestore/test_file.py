@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,10 @@ def files(root: Path) -> FileBytes:
 
 def files_below(root: Path) -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file()]
+
+
+def modes_below(root: Path) -> set[int]:
+    return {stat.S_IMODE(path.stat().st_mode) for path in (root, *root.rglob("*"))}
 
 
 def path_of(root: Path) -> Path:
@@ -189,3 +194,26 @@ def test_the_folder_must_be_absolute() -> None:
     """A relative directory is refused: it would depend on where the process was started."""
     with pytest.raises(ConfigError, match="absolute"):
         FileBytes("attachments")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids="umask-{:03o}".format)
+async def test_attachments_are_for_the_owner(files: FileBytes, root: Path, umask: int) -> None:
+    """A directory that lash creates, and everything in it, is for its owner only, whatever the umask."""
+    before = os.umask(umask)
+    try:
+        await files.put(ID, CONTENT)
+    finally:
+        os.umask(before)
+    assert modes_below(root) == {0o700, 0o600}
+
+
+async def test_attachments_have_the_rights_of_their_directory(tmp_path: Path) -> None:
+    """In a directory that a group shares, the group can read the files."""
+    root = tmp_path / "root"
+    before = os.umask(0o000)
+    try:
+        os.mkdir(root, 0o750)  # noqa: PTH102 (a call that does not block for long)
+        await FileBytes(root).put(ID, CONTENT)
+    finally:
+        os.umask(before)
+    assert modes_below(root) == {0o750, 0o640}

@@ -115,6 +115,7 @@ def open_engine(settings: Settings) -> Engine:
         write_lock.acquire()
         try:
             connection = open_writer(settings.path, settings.options, settings.prepare)
+            write_lock.match_rights()
         finally:
             write_lock.release()
     except BaseException:

@@ -5,6 +5,7 @@ process needs two lock files to write. ``<path>.turn`` is the head of the queue,
 A process holds the head while it waits for the write lock, and a process that wants to write again needs the head
 first. So a writer with more to do lets the waiting process go first.
 
+Only users who may write the database can open the files (`lock_file`).
 The kernel drops the locks of a process that dies. Deleting the files while the database is in use costs fairness, not
 safety: SQLite's own locks still hold.
 """
@@ -19,10 +20,13 @@ import time
 import weakref
 from typing import Final, Protocol
 
+from lash.base.file_rights import rights_of
 from lash.errors import StorageFailure, StoreUnavailable
 
 if sys.platform != "win32":
     import fcntl
+
+    from lash.sqlite.engine.lock_file import match_rights, open_lock_file
 
 _QUEUE_PAUSE_S: Final = 0.0005
 """The pause between two tries for the head of the queue: many processes may try, so not often."""
@@ -43,6 +47,10 @@ class WriteLock(Protocol):
 
     def release(self) -> None: ...
 
+    def match_rights(self) -> None:
+        """Open the lock to the users who may write the database, which exists by now."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -55,6 +63,8 @@ class NoWriteLock:
         return True
 
     def release(self) -> None: ...
+
+    def match_rights(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -74,6 +84,8 @@ class ThreadWriteLock:
     def release(self) -> None:
         self._lock.release()
 
+    def match_rights(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -91,14 +103,16 @@ else:
         def __init__(self, path: str, *, timeout_ms: int) -> None:
             self._path = path
             self._timeout_ms = timeout_ms
-            self._head = _open_lock_file(path + ".turn")
+            database = rights_of(path)
+            self._head = open_lock_file(path + ".turn", database)
             try:
-                self._write = _open_lock_file(path + ".lock")
+                self._write = open_lock_file(path + ".lock", database)
             except BaseException:
                 os.close(self._head)
                 raise
             self._closed = False
             _OPEN.add(self)
+            self.match_rights()
 
         def acquire(self) -> None:
             deadline = time.monotonic() + self._timeout_ms / 1000
@@ -124,6 +138,12 @@ else:
         def release(self) -> None:
             fcntl.flock(self._write, fcntl.LOCK_UN)
 
+        def match_rights(self) -> None:
+            database = rights_of(self._path)
+            if database is not None:
+                for descriptor in (self._head, self._write):
+                    match_rights(descriptor, database)
+
         def close(self) -> None:
             if not self._closed:
                 self._closed = True
@@ -143,13 +163,6 @@ else:
     def open_write_lock(path: str, *, timeout_ms: int) -> WriteLock:
         """Open the lock files beside the database, creating them where needed."""
         return FileWriteLock(path, timeout_ms=timeout_ms)
-
-    def _open_lock_file(name: str) -> int:
-        try:
-            # Reading is enough to lock, and works for other users of a group that shares the database.
-            return os.open(name, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise StorageFailure(f"cannot open the lock file {name}: {error.strerror}") from error
 
     def _try_lock(descriptor: int) -> bool:
         try:
