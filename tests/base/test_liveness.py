@@ -1,7 +1,10 @@
-"""Proof that a process is dead, from a /proc tree made for the test."""
+"""Reading the facts of liveness: from a /proc tree made for the test, and from the real one."""
 
 import os
 import platform
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -9,157 +12,144 @@ import pytest
 
 from lash.backend.liveness import current_owner, current_process, is_provably_dead
 from lash.model.lease import LocalProcess
+from tests.other_user import STRANGER, needs_root, run_as
 
 replace = msgspec.structs.replace
 
-NAMESPACE = "pid:[4026531836]"
-HOLDER = LocalProcess(host_id=f"host/{NAMESPACE}", boot_id="boot-1", pid=4_242, process_start="98765")
-CLAIMANT = LocalProcess(host_id=f"host/{NAMESPACE}", boot_id="boot-1", pid=77, process_start="1")
+HERE = "host/pid:[4026531836]/time:[4026531834]"
+HOLDER = LocalProcess(host_id=HERE, boot_id="boot-1", pid=os.getppid(), process_start="98765")
+CLAIMANT = LocalProcess(host_id=HERE, boot_id="boot-1", pid=77, process_start="1")
+"""The holder has a pid that is in use; what it is shown as is up to the tree."""
 
 
-def stat_line(pid: int, *, state: str = "S", start: str = "98765", command: str = "python3") -> str:
-    """Return a line of /proc/PID/stat: field 3 is the state, field 22 the start."""
+def stat_line(pid: int, *, start: str = "98765", command: str = "python3") -> str:
     between = " ".join(str(number) for number in range(4, 22))
-    return f"{pid} ({command}) {state} {between} {start} 23 24 25\n"
+    return f"{pid} ({command}) S {between} {start} 23 24 25\n"
 
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
-    """A /proc in which only the first process and the reader run."""
-    (tmp_path / "1").mkdir()
-    (tmp_path / "self/ns").mkdir(parents=True)
-    (tmp_path / "self/ns/pid").symlink_to(NAMESPACE)
+    """A /proc in which only the reader runs."""
+    own = tmp_path / str(os.getpid())
+    (own / "ns").mkdir(parents=True)
+    (own / "ns/pid").symlink_to("pid:[4026531836]")
+    (own / "ns/time").symlink_to("time:[4026531834]")
+    (own / "status").write_text(f"Name:\tpython3\nNSpid:\t{os.getpid()}\n")
+    (own / "stat").write_text(stat_line(os.getpid(), start="5"))
+    (tmp_path / "self").symlink_to(str(os.getpid()))
     (tmp_path / "sys/kernel/random").mkdir(parents=True)
     (tmp_path / "sys/kernel/random/boot_id").write_text("boot-1\n")
     return tmp_path
 
 
-def run(proc: Path, line: str, pid: int = HOLDER.pid) -> None:
-    (proc / str(pid)).mkdir()
-    (proc / str(pid) / "stat").write_text(line)
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
 
 
-def test_a_process_that_is_gone_is_dead(proc: Path) -> None:
-    """A missing entry in a readable /proc is proof."""
-    assert is_provably_dead(HOLDER, CLAIMANT, proc) is True
+def show(proc: Path, line: str) -> None:
+    (proc / str(HOLDER.pid)).mkdir()
+    (proc / str(HOLDER.pid) / "stat").write_text(line)
+
+
+def test_this_process_describes_itself(proc: Path) -> None:
+    """Machine, namespaces, boot, pid and start are those of the tree."""
+    assert current_process(proc) == LocalProcess(
+        host_id=f"{platform.node()}/pid:[4026531836]/time:[4026531834]",
+        boot_id="boot-1",
+        pid=os.getpid(),
+        process_start="5",
+    )
+
+
+def test_a_kernel_without_time_namespaces(proc: Path) -> None:
+    """Without a link for it there is one time for all processes."""
+    (proc / "self/ns/time").unlink()
+    here = current_process(proc)
+    assert here is not None
+    assert here.host_id == f"{platform.node()}/pid:[4026531836]/"
+
+
+@pytest.mark.parametrize("broken", ["self", "self/ns/pid", "self/status", "self/stat", "sys/kernel/random/boot_id"])
+def test_a_process_that_cannot_be_described_has_no_identity(proc: Path, broken: str) -> None:
+    """Without all of its parts there is no description, as a partial one could match another process."""
+    (proc / broken).unlink()
+    assert current_process(proc) is None
+
+
+def test_the_proc_of_another_namespace_gives_no_identity(proc: Path) -> None:
+    """Where /proc/self is not this process, its entries are other processes."""
+    (proc / "self").unlink()
+    (proc / str(os.getpid())).rename(proc / "999999")
+    (proc / "self").symlink_to("999999")
+    assert current_process(proc) is None
+
+
+def test_a_boot_id_that_is_not_text_gives_no_identity(proc: Path) -> None:
+    """A damaged boot id is not used as an identity."""
+    (proc / "sys/kernel/random/boot_id").write_bytes(b"\xff")
+    assert current_process(proc) is None
 
 
 def test_a_running_process_is_alive(proc: Path) -> None:
-    """The same pid with the same start mark is the holder itself."""
-    run(proc, stat_line(HOLDER.pid))
+    """The same pid with the same start is the holder itself, whatever bytes its name has."""
+    (proc / str(HOLDER.pid)).mkdir()
+    line = stat_line(HOLDER.pid, command="@").encode().replace(b"@", b"\xff")
+    (proc / str(HOLDER.pid) / "stat").write_bytes(line)
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
 
 
 def test_a_reused_pid_is_not_the_holder(proc: Path) -> None:
-    """Another start mark means that the holder died and another process got its pid."""
-    run(proc, stat_line(HOLDER.pid, start="98766"))
+    """Another start means that the holder died and another process got its pid."""
+    show(proc, stat_line(HOLDER.pid, start="98766"))
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is True
 
 
-@pytest.mark.parametrize("state", ["Z", "X"])
-def test_a_zombie_is_dead(proc: Path, state: str) -> None:
-    """A zombie has exited; only its parent has not collected the exit code."""
-    run(proc, stat_line(HOLDER.pid, state=state))
-    assert is_provably_dead(HOLDER, CLAIMANT, proc) is True
-
-
-@pytest.mark.parametrize("state", ["R", "S", "D", "T", "t", "I"])
-def test_a_waiting_or_stopped_process_is_alive(proc: Path, state: str) -> None:
-    """A stopped process can continue at any time."""
-    run(proc, stat_line(HOLDER.pid, state=state))
+def test_the_proc_of_another_namespace_proves_nothing(proc: Path) -> None:
+    """A start that was read there is that of another process."""
+    show(proc, stat_line(HOLDER.pid, start="98766"))
+    (proc / "self").unlink()
+    (proc / "self").symlink_to("999999")
     assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
 
 
-@pytest.mark.parametrize("command", ["odd (name) Z 1 2", "a b", ")", "", ") Z 1 2 3"])
-def test_a_command_cannot_forge_its_state(proc: Path, command: str) -> None:
-    """Fields are counted behind the last parenthesis, whatever the command's name contains."""
-    run(proc, stat_line(HOLDER.pid, command=command))
-    assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
-
-
-def test_a_command_that_is_no_text_is_read_all_the_same(proc: Path) -> None:
-    """A name in another encoding does not hide a process."""
-    (proc / str(HOLDER.pid)).mkdir()
-    (proc / str(HOLDER.pid) / "stat").write_bytes(stat_line(HOLDER.pid, command="@").encode().replace(b"@", b"\xff"))
-    assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
-
-
-@pytest.mark.parametrize(
-    "claimant",
-    [
-        replace(CLAIMANT, boot_id="boot-2"),
-        replace(CLAIMANT, host_id="other/pid:[4026531836]"),
-        replace(CLAIMANT, host_id="host/pid:[4026532000]"),
-        None,
-    ],
-    ids=["other boot", "other machine", "other namespace", "unknown"],
-)
-def test_whoever_cannot_see_the_holder_proves_nothing(proc: Path, claimant: LocalProcess | None) -> None:
-    """Only the same boot of the same machine and namespace can prove a death."""
-    assert is_provably_dead(HOLDER, claimant, proc) is False
-
-
-def test_a_holder_that_did_not_say_where_it_runs_counts_as_alive(proc: Path) -> None:
-    """A holder without a description counts as alive until its lease expires."""
+def test_a_process_without_an_identity_proves_nothing_and_is_not_proven_dead(proc: Path) -> None:
+    """Without a description of both, or in other namespaces, the holder counts as alive."""
+    show(proc, stat_line(HOLDER.pid, start="98766"))
     assert is_provably_dead(None, CLAIMANT, proc) is False
+    assert is_provably_dead(HOLDER, None, proc) is False
+    assert is_provably_dead(HOLDER, replace(CLAIMANT, host_id="other"), proc) is False
 
 
-def test_without_proc_everybody_counts_as_alive(tmp_path: Path) -> None:
-    """Without /proc, a missing entry proves nothing."""
-    assert is_provably_dead(HOLDER, CLAIMANT, tmp_path / "missing") is False
-    assert is_provably_dead(HOLDER, CLAIMANT, tmp_path) is False
+@pytest.mark.parametrize("hidden", ["missing", "unreadable", "no /proc"])
+def test_a_process_that_is_hidden_is_alive(proc: Path, hidden: str) -> None:
+    """A missing entry in /proc proves nothing while the pid is in use: ``hidepid`` hides processes of other users."""
+    if hidden == "unreadable":
+        (proc / str(HOLDER.pid) / "stat").mkdir(parents=True)
+    tree = proc / "none" if hidden == "no /proc" else proc
+    assert is_provably_dead(HOLDER, CLAIMANT, tree) is False
 
 
-@pytest.mark.parametrize("line", ["", "4242 (python3) S 1 2", "4242", "\n"])
-def test_a_line_that_cannot_be_understood_proves_nothing(proc: Path, line: str) -> None:
-    """A truncated line does not prove a death."""
-    run(proc, line)
-    assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
+@pytest.mark.parametrize("pid", [2**31, 2**63 - 1])
+def test_a_pid_beyond_those_of_the_kernel_proves_nothing(proc: Path, pid: int) -> None:
+    """A row that another program wrote does not become an error."""
+    assert is_provably_dead(replace(HOLDER, pid=pid), CLAIMANT, proc) is False
 
 
-def test_an_entry_that_cannot_be_read_proves_nothing(proc: Path) -> None:
-    """An error other than absence counts as alive; a directory instead of the file raises one even for root."""
-    (proc / str(HOLDER.pid) / "stat").mkdir(parents=True)
-    assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
+@needs_root
+def test_a_process_of_another_user_is_alive(child: subprocess.Popen[bytes]) -> None:
+    """A process that this one may not signal exists."""
+    here = current_process()
+    assert here is not None
+    holder = replace(here, pid=child.pid)
 
+    def look() -> None:
+        assert is_provably_dead(holder, here, Path("/nowhere")) is False
 
-def test_where_processes_are_hidden_nobody_is_dead(proc: Path) -> None:
-    """With ``hidepid`` other users' processes are invisible, even the first one, so nothing is proven."""
-    (proc / "1").rmdir()
-    assert is_provably_dead(HOLDER, CLAIMANT, proc) is False
-
-
-def test_a_process_that_ends_while_it_is_read_is_dead(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel then reports that there is no such process."""
-
-    def ended(*arguments: object, **options: object) -> str:
-        raise ProcessLookupError
-
-    monkeypatch.setattr(Path, "read_text", ended)
-    assert is_provably_dead(HOLDER, CLAIMANT, proc) is True
-
-
-def test_this_process_describes_itself(proc: Path) -> None:
-    """Machine, namespace, boot, pid and start mark are those of the tree."""
-    run(proc, stat_line(os.getpid(), start="5"), os.getpid())
-    assert current_process(proc) == LocalProcess(
-        host_id=f"{platform.node()}/{NAMESPACE}", boot_id="boot-1", pid=os.getpid(), process_start="5"
-    )
-
-
-@pytest.mark.parametrize("broken", ["self/ns/pid", "sys/kernel/random/boot_id", "stat"])
-def test_a_process_that_cannot_be_described_says_nothing(proc: Path, broken: str) -> None:
-    """Without all of its parts there is no description, as a partial one could match another process."""
-    run(proc, stat_line(os.getpid()), os.getpid())
-    (proc / (f"{os.getpid()}/stat" if broken == "stat" else broken)).unlink()
-    assert current_process(proc) is None
-
-
-def test_a_boot_id_that_is_no_text_says_nothing(proc: Path) -> None:
-    """A damaged boot id is not used as an identity."""
-    run(proc, stat_line(os.getpid()), os.getpid())
-    (proc / "sys/kernel/random/boot_id").write_bytes(b"\xff")
-    assert current_process(proc) is None
+    assert run_as(STRANGER, look) == 0
 
 
 def test_every_owner_is_an_incarnation_of_its_own() -> None:
@@ -178,13 +168,16 @@ def test_an_owner_without_a_name_is_called_after_machine_and_process() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/ns/pid").is_symlink(), reason="needs a Linux /proc")
-def test_on_this_machine_the_living_and_the_dead_are_told_apart() -> None:
-    """With the real /proc, this process is alive and a reaped child is dead."""
+def test_on_this_machine_living_and_dead_processes_differ(child: subprocess.Popen[bytes]) -> None:
+    """With the real /proc, this process and a child are alive; a killed child is dead, even before it is reaped."""
     here = current_process()
     assert here is not None
     assert is_provably_dead(here, here) is False
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert is_provably_dead(replace(here, pid=child), here) is True
+    stat = Path(f"/proc/{child.pid}/stat").read_text(encoding="utf-8")
+    holder = replace(here, pid=child.pid, process_start=stat.rpartition(")")[2].split()[19])
+    assert is_provably_dead(holder, here) is False
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert is_provably_dead(holder, here) is True
+    child.wait()
+    assert is_provably_dead(holder, here) is True

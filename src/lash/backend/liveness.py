@@ -1,7 +1,8 @@
 """Whether another process of this machine is provably dead.
 
-A process is identified by its machine, boot, pid namespace and the moment it started, so neither a reused pid nor a
-neighbouring container is mistaken for it. Whatever cannot be read counts as alive.
+A process is identified by its machine, boot, pid namespace, time namespace and the moment it started, so neither a
+reused pid nor a neighbouring container is mistaken for it. Whatever cannot be read counts as alive. The rules are in
+`lash.plan.liveness`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Final
 
 from lash.base.ids import new_id
 from lash.model.lease import LeaseOwner, LocalProcess
+from lash.plan.liveness import PidView, SelfView, can_observe, describe, is_dead, sees_itself
 
 _PROC: Final = Path("/proc")
-_GONE: Final = ""
-"""The start mark of a process that does not exist; it equals no other mark."""
-_STATE_FIELD, _START_FIELD = 0, 19  # from the first field after the closing parenthesis of the command
+_NO_SIGNAL: Final = 0
+"""Sends nothing, and fails if there is no such process."""
 
 
 def current_owner(owner_id: str | None = None) -> LeaseOwner:
@@ -33,41 +34,56 @@ def current_owner(owner_id: str | None = None) -> LeaseOwner:
 
 
 def current_process(proc: Path = _PROC) -> LocalProcess | None:
-    """Describe this process so that others on the machine can detect its death; None where /proc is missing."""
-    start = _process_start(os.getpid(), proc)
+    """Describe this process so that others on the machine can detect its death.
+
+    Returns None if /proc is missing or belongs to another pid namespace.
+    """
     try:
-        boot_id = (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        namespace = (proc / "self/ns/pid").readlink().name
+        view = SelfView(
+            pid=os.getpid(),
+            host_name=socket.gethostname(),
+            self_link=str((proc / "self").readlink()),
+            status=(proc / "self/status").read_text(encoding="utf-8", errors="replace"),
+            stat=(proc / "self/stat").read_text(encoding="utf-8", errors="replace"),
+            boot_id=(proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
+            pid_namespace=(proc / "self/ns/pid").readlink().name,
+            time_namespace=_time_namespace(proc),
+        )
     except (OSError, UnicodeDecodeError):
         return None
-    if not start:
-        return None
-    return LocalProcess(
-        host_id=f"{socket.gethostname()}/{namespace}", boot_id=boot_id, pid=os.getpid(), process_start=start
-    )
+    return describe(view)
 
 
 def is_provably_dead(holder: LocalProcess | None, claimant: LocalProcess | None, proc: Path = _PROC) -> bool:
-    """Return whether the claimant, on the same boot of the same machine, can observe that the holder has ended."""
-    if holder is None or claimant is None:
+    """Return whether the claimant, which is this process, can observe that the holder has ended."""
+    if holder is None or claimant is None or not can_observe(holder, claimant):
         return False
-    if (holder.host_id, holder.boot_id) != (claimant.host_id, claimant.boot_id):
-        return False
-    start = _process_start(holder.pid, proc)
-    return start is not None and start != holder.process_start
+    return is_dead(holder, PidView(exists=_exists(holder.pid), stat=_stat_of(holder.pid, proc)))
 
 
-def _process_start(pid: int, proc: Path) -> str | None:
-    """Return the start mark of a process, ``_GONE`` if no process has this pid, None if that is unknown."""
+def _exists(pid: int) -> bool:
+    """Return whether this pid is in use in the pid namespace of this process, whatever /proc shows or hides."""
     try:
-        status = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        # If even the first process is invisible, processes of other users are hidden, not gone.
-        return _GONE if (proc / "1").exists() else None
+        os.kill(pid, _NO_SIGNAL)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        # It belongs to another user, or the question is not allowed.
+        return True
+    return True
+
+
+def _stat_of(pid: int, proc: Path) -> str | None:
+    try:
+        if not sees_itself(os.getpid(), str((proc / "self").readlink())):
+            return None
+        return (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = status.rpartition(")")[2].split()
-    if len(fields) <= _START_FIELD:
-        return None
-    # A zombie has ended; only its parent has not read its exit code yet.
-    return _GONE if fields[_STATE_FIELD] in ("Z", "X") else fields[_START_FIELD]
+
+
+def _time_namespace(proc: Path) -> str:
+    try:
+        return (proc / "self/ns/time").readlink().name
+    except FileNotFoundError:
+        return ""

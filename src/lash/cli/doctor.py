@@ -56,9 +56,19 @@ def _environment() -> list[Check]:
         Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         Check("lash", "ok", f"{__version__} from {Path(__file__).parent}"),
         *_namesake(),
+        _liveness(),
         *(_package(name) for name in _PACKAGES),
         *(_extra(name, extra) for name, extra in _EXTRAS.items()),
     ]
+
+
+def _liveness() -> Check:
+    from lash.backend.liveness import current_process
+
+    if current_process() is not None:
+        return Check("liveness", "ok", "workers in this pid namespace notice at once that another one died")
+    reason = "/proc is missing or belongs to another pid namespace"
+    return Check("liveness", "warn", f"{reason}: the work of a dead worker waits until its lease expires")
 
 
 def _namesake() -> list[Check]:
@@ -128,7 +138,23 @@ def _file(url: str) -> list[Check]:
     if not file.parent.is_dir():
         return [*checks, Check("disk", "fail", f"no such directory: {file.parent}")]
     free = shutil.disk_usage(file.parent).free
-    return [*checks, Check("disk", "ok" if free >= _FREE_NOTED else "warn", f"{size(free)} free at {file.parent}")]
+    state = "ok" if free >= _FREE_NOTED else "warn"
+    return [*checks, Check("disk", state, f"{size(free)} free at {file.parent}"), *_rights(file)]
+
+
+def _rights(file: Path) -> list[Check]:
+    """Check that the write-ahead log is open to no more users than the database; opening corrects the lock files."""
+    from lash.base.file_rights import rights_of
+
+    database = rights_of(file)
+    if database is None:
+        return []
+    beside = {f"{file}{ending}": rights_of(f"{file}{ending}") for ending in ("-wal", "-shm")}
+    wide = [name for name, rights in beside.items() if rights is not None and rights.mode & ~database.mode]
+    if not wide:
+        return [Check("file rights", "ok", f"{database.mode:o}")]
+    remedy = f"chmod {database.mode:o} {' '.join(wide)}"
+    return [Check("file rights", "warn", f"the write-ahead log is open to more users than the database: {remedy}")]
 
 
 async def _contents(storage: Storage) -> AsyncIterator[Check]:
