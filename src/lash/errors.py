@@ -616,7 +616,8 @@ class NewerSchema(SchemaMismatch):
 
     def __init__(self, found: int, supported: int) -> None:
         super().__init__(
-            f"the database has schema {found}, this version of lash knows schemas up to {supported}; upgrade lash"
+            f"the database has schema {found}, this version of lash knows schemas up to {supported}; "
+            "upgrade lash and restart this program"
         )
         self.found = found
         self.supported = supported

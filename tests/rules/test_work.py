@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lash.errors import CorruptData, InvalidInput
+from lash.errors import CorruptData, InvalidInput, NewerSchema
 from lash.model.causal import CausalRef, NodeCause, ProcessCause, ProcessEventCause
 from lash.model.lease import Lease, LeaseOwner, LocalProcess, process_resource, session_resource
 from lash.model.process.event import EventDraft
@@ -30,6 +30,7 @@ from lash.plan.work import (
     check_park,
     check_pause,
     check_poll,
+    check_schema,
     decode_work,
     is_runnable,
     parent_of,
@@ -169,7 +170,7 @@ def test_what_was_found_is_decoded() -> None:
     held = LeaseOwner(owner_id="o", incarnation_id="2", process=process)
     answer = WorkAnswer(
         9, ["s"], ["p"], ["c"], ["x"], [HeldRow("t", 1, "o", "2", text, "k", 2, 3)],
-        [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11, 12,
+        [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11, 12, 13,
     )  # fmt: skip
     assert decode_work(answer) == WorkList(
         session_ids=("s",),
@@ -185,9 +186,22 @@ def test_what_was_found_is_decoded() -> None:
     )
 
 
+@pytest.mark.parametrize("found", [1, 12, 13])
+def test_a_schema_that_this_version_knows(found: int) -> None:
+    """The schema of this version and earlier ones are accepted."""
+    check_schema(found, 13)
+
+
+def test_a_schema_beyond_this_version_is_refused() -> None:
+    """The error has both numbers."""
+    with pytest.raises(NewerSchema) as refused:
+        check_schema(14, 13)
+    assert (refused.value.found, refused.value.supported) == (14, 13)
+
+
 def test_a_holder_without_a_lease_is_corrupt() -> None:
     """A row found by its holder must have a lease."""
-    answer = WorkAnswer(9, [], [], [], [], [HeldRow("t", 1, None, None, "{}", None, 0, 0)], [], None, None)
+    answer = WorkAnswer(9, [], [], [], [], [HeldRow("t", 1, None, None, "{}", None, 0, 0)], [], None, None, 13)
     with pytest.raises(CorruptData, match="'t'"):
         decode_work(answer)
 
@@ -200,5 +214,5 @@ def test_timers_are_due_or_a_moment_to_look_again(
     next_at_ms: int | None, timer_at_ms: int | None, *, due: bool, soonest: int | None
 ) -> None:
     """A schedule or a wait whose time has come is due; a later one gives the next moment to poll."""
-    work = decode_work(WorkAnswer(9, [], [], [], [], [], [], next_at_ms, timer_at_ms))
+    work = decode_work(WorkAnswer(9, [], [], [], [], [], [], next_at_ms, timer_at_ms, 13))
     assert (work.timers_due, work.next_at_ms) == (due, soonest)

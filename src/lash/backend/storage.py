@@ -71,6 +71,8 @@ class BackendRows(msgspec.Struct, frozen=True, kw_only=True):
     queue: QueueRows
     raw: RawRows
     replies: ReplyRows
+    schema: int
+    """The number of the last migration that this version knows."""
     schedules: ScheduleRows
     sessions: SessionRows
     triggers: TriggerRows
@@ -98,7 +100,7 @@ class BackendStorage:
         self.process_leases = ProcessLeases(rows.process_leases, rows.events, hints, self.waiter)
         self.grants = Grants(rows.grants)
         self.effects = Effects(rows.effects, hints)
-        self.work = Work(rows.work)
+        self.work = Work(rows.work, rows.schema)
         self.waits = Waits(rows.waits, self.waiter.changes, hints)
         self.triggers = Triggers(rows.triggers)
         self.occurrences = Occurrences(rows.occurrences, hints)

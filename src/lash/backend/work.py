@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from lash.errors import CorruptData, SchemaMismatch, StorageFailure
 from lash.model.lease import LeaseOwner
 from lash.model.work import WorkList
-from lash.plan.work import check_poll, decode_work
+from lash.plan.work import check_poll, check_schema, decode_work
 from lash.stores.work import WorkRows
 
 
 class Work:
     """The work list of one storage; the contract is `lash.stores.work.WorkStore`."""
 
-    def __init__(self, rows: WorkRows) -> None:
+    def __init__(self, rows: WorkRows, known_schema: int) -> None:
         self._rows = rows
+        self._known_schema = known_schema
 
     async def poll(
         self,
@@ -26,4 +28,14 @@ class Work:
         running_processes: Collection[str] = (),
     ) -> WorkList:
         poll = check_poll(sessions, processes, owner, running_sessions, running_processes)
-        return decode_work(await self._rows.poll(poll))
+        try:
+            answer = await self._rows.poll(poll)
+        except (CorruptData, SchemaMismatch, StorageFailure):
+            # A newer schema may lack what the query reads, or hold what this version cannot.
+            await self.check_schema()
+            raise
+        check_schema(answer.schema, self._known_schema)
+        return decode_work(answer)
+
+    async def check_schema(self) -> None:
+        check_schema(await self._rows.schema(), self._known_schema)

@@ -17,7 +17,8 @@ from typing import Final
 
 import msgspec
 
-from lash.errors import ConfigError, LashError
+from lash.cli.exits import SCHEMA
+from lash.errors import ConfigError, LashError, SchemaMismatch
 from lash.runtime.app import App
 
 _DEFAULT_NAME: Final = "app"
@@ -28,7 +29,7 @@ _log: Final = logging.getLogger("lash.worker")
 
 
 def run(target: str, *, sessions: int | None, processes: int | None, grace_s: float | None, level: str) -> int:
-    """Load the application and run its worker until a signal stops it; return the exit code."""
+    """Load the application and run its worker until a signal or a newer schema stops it; return the exit code."""
     logging.basicConfig(
         level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -47,7 +48,7 @@ def run(target: str, *, sessions: int | None, processes: int | None, grace_s: fl
         asyncio.run(_work(app, leave))
     except LashError as error:
         sys.stderr.write(f"lash worker: {error}\n")
-        return 1
+        return SCHEMA if isinstance(error, SchemaMismatch) else 1
     finally:
         leave.cancel()
     return 0

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from lash.base.limits import check_identifier, check_integer
-from lash.errors import CorruptData, InvalidInput
+from lash.errors import CorruptData, InvalidInput, NewerSchema
 from lash.model.causal import ProcessCause, ProcessEventCause
 from lash.model.lease import Lease, LeaseOwner, Resource, process_resource, session_resource
 from lash.model.process.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL_PREFIX
@@ -71,6 +71,8 @@ class WorkAnswer(msgspec.Struct, frozen=True, array_like=True):
     held_processes: list[HeldRow]
     next_at_ms: int | None
     timer_at_ms: int | None
+    schema: int
+    """The number of the last migration that was applied to the storage."""
 
 
 class WorkPoll(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +121,12 @@ def check_poll(
         running_sessions=_check_ids("running_sessions", running_sessions),
         running_processes=_check_ids("running_processes", running_processes),
     )
+
+
+def check_schema(found: int, known: int) -> None:
+    """Raise NewerSchema if a migration was applied that this version does not know."""
+    if found > known:
+        raise NewerSchema(found=found, supported=known)
 
 
 def decode_work(answer: WorkAnswer) -> WorkList:

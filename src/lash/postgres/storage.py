@@ -33,7 +33,8 @@ from lash.postgres.rows.trigger.schedule import PostgresScheduleRows
 from lash.postgres.rows.trigger.trigger import PostgresTriggerRows
 from lash.postgres.rows.wait import PostgresWaitRows
 from lash.postgres.rows.work import PostgresWorkRows
-from lash.postgres.schema import prepare_schema
+from lash.postgres.schema import MIGRATIONS, prepare_schema
+from lash.sqlkit.migrations import last_number
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
 
@@ -101,6 +102,7 @@ def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
         queue=PostgresQueueRows(database),
         raw=PostgresRawRows(database),
         replies=PostgresReplyRows(database),
+        schema=last_number(MIGRATIONS),
         schedules=PostgresScheduleRows(database),
         sessions=PostgresSessionRows(database),
         triggers=PostgresTriggerRows(database),

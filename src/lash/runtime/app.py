@@ -12,7 +12,7 @@ from lash.backend.liveness import current_owner
 from lash.base.clock import Clock
 from lash.base.ids import new_id
 from lash.connect.open import open_storage
-from lash.errors import ConfigError, InvalidInput, LashError
+from lash.errors import ConfigError, InvalidInput, LashError, NewerSchema
 from lash.model.process.process import HOST, Provenance
 from lash.model.session.session import Durability
 from lash.model.trigger.trigger import EmitReport
@@ -332,7 +332,10 @@ class App:
 
     def _worker_ended(self, running: asyncio.Task[None]) -> None:
         """Report a worker that failed; the application may not be waiting for it."""
-        if not running.cancelled() and (error := running.exception()) is not None:
+        if running.cancelled() or isinstance(running.exception(), NewerSchema):
+            # The worker has reported a newer schema when it stopped taking work.
+            return
+        if (error := running.exception()) is not None:
             self._hooks.note("worker.failed", error=f"{type(error).__qualname__}: {error}")
 
     async def _start(

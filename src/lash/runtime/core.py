@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lash.errors import UnknownDefinition
+from lash.errors import LashError, NewerSchema, StorageClosed, StoreUnavailable, UnknownDefinition
 from lash.model.lease import LeaseOwner
 from lash.model.process.process import EngineInput, ProcessIdentity, Provenance, Registration
 from lash.model.trigger.trigger import EmitReport, OccurrenceRequest
@@ -94,6 +94,21 @@ class Core:
                 payload=payload,
             )
         )
+
+    async def is_outdated(self, error: BaseException) -> bool:
+        """Return whether the storage was migrated past this version, which would explain an error that ends a run.
+
+        Such an attempt does not count: a worker of the new version continues from the records.
+        """
+        if isinstance(error, StoreUnavailable | StorageClosed):
+            return False
+        try:
+            await self.storage.work.check_schema()
+        except NewerSchema:
+            return True
+        except LashError:
+            return False
+        return False
 
     async def close(self) -> None:
         """Write buffered activity, then close the storage."""

@@ -68,7 +68,8 @@ class Hook:
         The kinds are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now),
         ``process.retried``, ``process.parked``, ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``,
         ``command.unknown`` (sent to a session by a newer version), ``activity.lost``, ``loop.blocked``,
-        ``worker.trouble`` (the worker continues) and ``worker.failed`` (it does not). More kinds may be added.
+        ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not) and ``worker.outdated`` (it stops,
+        because the storage was migrated past its version). More kinds may be added.
         """
 
     def statement(self, name: str) -> None:
@@ -90,6 +91,7 @@ class LoggingHook(Hook):
             "activity.lost",
             "worker.trouble",
             "worker.failed",
+            "worker.outdated",
         }
     )
 

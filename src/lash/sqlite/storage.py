@@ -37,7 +37,7 @@ from lash.sqlite.rows.trigger.trigger import SQLiteTriggerRows
 from lash.sqlite.rows.wait import SQLiteWaitRows
 from lash.sqlite.rows.work import SQLiteWorkRows
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
-from lash.sqlkit.migrations import load_migrations, pending_error
+from lash.sqlkit.migrations import last_number, load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
 from lash.stores.attachment import ByteStore
 
@@ -104,6 +104,7 @@ def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
         queue=SQLiteQueueRows(database),
         raw=SQLiteRawRows(database),
         replies=SQLiteReplyRows(database),
+        schema=last_number(MIGRATIONS),
         schedules=SQLiteScheduleRows(database),
         sessions=SQLiteSessionRows(database),
         triggers=SQLiteTriggerRows(database),

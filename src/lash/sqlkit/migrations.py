@@ -45,6 +45,12 @@ def read_migrations(folder: Path, *, schema: str | None = None) -> tuple[Migrati
     return tuple(migrations)
 
 
+@lru_cache(maxsize=8)
+def last_number(package: str) -> int:
+    """Return the number of the package's last migration, which is the schema that this version needs."""
+    return len(sql_files(package_folder(package)))
+
+
 def pending(applied: int, migrations: Sequence[Migration]) -> tuple[Migration, ...]:
     """Return the migrations that a schema at number ``applied`` lacks, in order; 0 is an empty database.
 

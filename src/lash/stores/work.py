@@ -29,7 +29,13 @@ class WorkStore(Protocol):
         At most ``sessions`` and ``processes`` are returned, and as many suspect leases of each other holder on the
         caller's machine. A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the
         expiry of leases, so a worker has to poll from time to time even if nothing is announced.
+
+        Raises `NewerSchema` once another program has migrated the storage past this version of lash.
         """
+        ...
+
+    async def check_schema(self) -> None:
+        """Raise `NewerSchema` if another program has migrated the storage past this version of lash."""
         ...
 
 
@@ -38,4 +44,8 @@ class WorkRows(Protocol):
 
     async def poll(self, poll: WorkPoll) -> WorkAnswer:
         """Return what there is at one moment: one statement on PostgreSQL, one snapshot on SQLite."""
+        ...
+
+    async def schema(self) -> int:
+        """Return the number of the last migration that was applied."""
         ...

@@ -1273,7 +1273,11 @@ class WorkStore:
         At most ``sessions`` and ``processes`` are returned, and as many suspect leases of each other holder on the
         caller's machine. A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the
         expiry of leases, so a worker has to poll from time to time even if nothing is announced.
+
+        Raises `NewerSchema` once another program has migrated the storage past this version of lash.
         """
+    def check_schema(self) -> None:
+        """Raise `NewerSchema` if another program has migrated the storage past this version of lash."""
 
 def open(
     url: str,

@@ -7,6 +7,7 @@ from lash.plan.process.process import ProcessRow
 from lash.plan.work import MAX_HOLDERS, WorkAnswer, WorkPoll
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
+from lash.sqlkit.rows import Number
 
 
 class _Answer(WorkAnswer, frozen=True, array_like=True):
@@ -35,3 +36,7 @@ class PostgresWorkRows:
             raise CorruptData("query work_poll returned no row")
         self._cache.remember_all(answer.processes)
         return answer
+
+    async def schema(self) -> int:
+        found = await self._database.read_one(Number, "schema_version")
+        return 0 if found is None else found.number

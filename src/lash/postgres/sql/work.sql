@@ -238,6 +238,8 @@ SELECT
             WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
         )
     ),
+    -- The last migration, which another program may have applied.
+    (SELECT max(m.number) FROM :"schema".lash_migrations AS m),
     -- The rows of the processes that the caller is about to claim, so that the claim needs no read; not the long ones.
     array(
         SELECT row(

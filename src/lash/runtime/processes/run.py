@@ -348,6 +348,9 @@ class ProcessRun:
     async def _fail(self, error: BaseException) -> RunEnd:
         """Note a failed attempt; try again later, or end the process if it was the last."""
         self._core.hooks.failed(error)
+        if await self._core.is_outdated(error):
+            await self.storage.process_leases.release(self.fence)
+            return RunEnd.RELEASED
         retry, stuck = self.definition.retry, isinstance(error, _FIXABLE)
         name = f"{_STUCK}{content_hash(error_text(error).encode())[:32]}" if stuck else str(self.fence.fencing)
         await self._note_failure(error, name)

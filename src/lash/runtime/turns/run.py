@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from lash.errors import (
     ClaimLost,
+    CorruptData,
     InvalidInput,
     LeaseLost,
     RevisionConflict,
+    SchemaMismatch,
     SessionDeleted,
     SessionNotFound,
     UnknownDefinition,
@@ -98,6 +100,10 @@ class TurnRun:
             return await self._leave()
         except (SessionDeleted, SessionNotFound):
             return TurnEnd.LOST
+        except (CorruptData, SchemaMismatch) as error:
+            if not await self._core.is_outdated(error):
+                raise
+            return await self._give_back(TurnEnd.RELEASED, count_attempt=False)
 
     def cancel(self, reason: str) -> None:
         """Raise CancelledError in the agent at its current await; the turn ends as cancelled."""
@@ -257,6 +263,8 @@ class TurnRun:
     async def _fail(self, agent: AgentDefinition, error: BaseException) -> TurnEnd:
         """Retry later, or make the input a dead letter if this was the last attempt or a retry cannot help."""
         self._core.hooks.failed(error)
+        if await self._core.is_outdated(error):
+            return await self._give_back(TurnEnd.RELEASED, count_attempt=False)
         await self._remember_history()
         hopeless = isinstance(error, InvalidInput) or self._require_journal().is_recorded(error)
         # An unavailable or full database is not the fault of the message: such attempts do not count.

@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from lash.base.backoff import backoff
-from lash.errors import LashError, StorageClosed
+from lash.errors import LashError, NewerSchema, StorageClosed
 from lash.model.work import MAX_POLL, WorkList
 from lash.runtime.processes.run import ProcessRun
 from lash.runtime.turns.run import TurnRun
@@ -53,7 +53,7 @@ class Poller:
         self._reclaimer = reclaimer
 
     async def run(self) -> None:
-        """Poll until the worker stops; raises only StorageClosed."""
+        """Poll until the worker stops; raises only StorageClosed, and NewerSchema once this version is outdated."""
         failures = 0
         with self._core.storage.hints.listen(work=True) as listener:
             self._state.listener = listener
@@ -64,6 +64,9 @@ class Poller:
                     self._start(work)
                     failures = 0
                 except StorageClosed:
+                    raise
+                except NewerSchema as error:
+                    self._core.hooks.note("worker.outdated", error=str(error))
                     raise
                 except LashError as error:
                     self._state.note_trouble(error)

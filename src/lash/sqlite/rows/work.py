@@ -8,7 +8,7 @@ from lash.errors import CorruptData
 from lash.plan.work import MAX_HOLDERS, HeldRow, WorkAnswer, WorkChange, WorkPoll
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
-from lash.sqlkit.rows import Text
+from lash.sqlkit.rows import Number, Text
 
 
 class SQLiteWorkRows:
@@ -19,6 +19,10 @@ class SQLiteWorkRows:
 
     async def poll(self, poll: WorkPoll) -> WorkAnswer:
         return self._database.read(lambda reader: _poll(reader, poll))
+
+    async def schema(self) -> int:
+        found = self._database.read(lambda reader: reader.one(Number, "schema_version"))
+        return 0 if found is None else found.number
 
 
 def change_work(transaction: Transaction, process_key: int, change: WorkChange) -> None:
@@ -40,6 +44,7 @@ class _Marks(msgspec.Struct, frozen=True, array_like=True):
     others_hold_processes: bool
     next_at_ms: int | None
     timer_at_ms: int | None
+    schema: int
 
 
 def _poll(reader: Reader, poll: WorkPoll) -> WorkAnswer:
@@ -62,6 +67,7 @@ def _poll(reader: Reader, poll: WorkPoll) -> WorkAnswer:
         else [],
         next_at_ms=marks.next_at_ms,
         timer_at_ms=marks.timer_at_ms,
+        schema=marks.schema,
     )
 
 

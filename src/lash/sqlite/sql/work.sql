@@ -184,7 +184,7 @@ LIMIT :limit;
 -- Which lists of a poll are not empty: ready or due work of sessions; ready or expired processes; sessions and
 -- processes that other incarnations of one boot hold. Then the next moment at which something becomes ready without a
 -- write, one arm per kind, and the moment at which the first schedule or deadline of a wait is due, which may have
--- passed. Each is a step or two through an index; the query of a list costs tens of microseconds even if the list is
+-- passed. At last the number of the last migration, which another program may have applied. Each is a step or two through an index; the query of a list costs tens of microseconds even if the list is
 -- empty.
 SELECT
     (SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0) IS NOT NULL
@@ -238,4 +238,5 @@ SELECT
             SELECT MIN(w.deadline_ms) FROM lash_waits AS w INDEXED BY lash_waits_deadline
             WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
         ) AS timer
-    );
+    ),
+    (SELECT MAX(number) FROM lash_migrations);

@@ -1,0 +1,29 @@
+"""A newer version of lash: opens a storage with one migration more than this one has.
+
+``python -m tests.engine.migration.future URL STATEMENT``
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import lash
+import lash.postgres.schema
+import lash.sqlite.schema
+from lash.sqlkit.migrations import Migration, load_migrations
+from lash.sqlkit.queries import in_schema
+
+
+async def main(url: str, statement: str) -> None:
+    def more(package: str, *, schema: str | None = None) -> tuple[Migration, ...]:
+        known = load_migrations(package, schema=schema)
+        return (*known, Migration(len(known) + 1, "of_the_future", in_schema(statement, schema)))
+
+    for backend in (lash.sqlite.schema, lash.postgres.schema):
+        vars(backend)["load_migrations"] = more
+    await (await lash.open(url)).close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2]))
