@@ -108,6 +108,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "node_taken": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "node_stored": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "session_for_commit": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
+    "lock_holders": "SQLite has one writer, so it needs no row locks",
     "notify_send": "PostgreSQL notifies of changes, SQLite is polled for them",
     "effect_record_by_key": "PostgreSQL saves steps of a statement if it has cached the key; SQLite has no such steps",
     "process_register_and_claim": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",

@@ -108,6 +108,7 @@ def _free_port() -> int:
         "postgresql://ada:{secret}@127.0.0.1:{port}/agents",
         "postgresql://ada@127.0.0.1:{port}/agents?password={secret}",
         "postgresql://ada:{secret}@127.0.0.1:{port}/agents?nonsense=1",
+        "postgresql://127.0.0.1:{port}/agents?listen_url=postgresql%3A%2F%2Fada%3A{secret}%40127.0.0.1%2Fagents",
         "postgresql://ada:{secret}@host@127.0.0.1:{port}/agents",
         "postgres:/ada:{secret}@127.0.0.1/agents",
         "sqlite://ada:{secret}@127.0.0.1/agents.db",

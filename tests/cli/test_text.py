@@ -112,6 +112,14 @@ def test_json_has_every_field() -> None:
         ("postgresql://ada:p@w@h/d", "postgresql://ada:***@h/d"),
         ("postgresql://ada@h/d?password=pw&x=1", "postgresql://ada@h/d?password=***&x=1"),
         ("postgresql://ada@h/d?sslpassword=pw", "postgresql://ada@h/d?sslpassword=***"),
+        (
+            "postgresql://ada:pw12@h/d?listen_url=postgresql%3A%2F%2Fbob%3Apw34%40i%2Fd&schema=s",
+            "postgresql://ada:***@h/d?listen_url=postgresql://bob:***@i/d&schema=s",
+        ),
+        (
+            "postgresql://ada@h/d?listen_url=postgresql://bob:pw34@i/d?password=pw56",
+            "postgresql://ada@h/d?listen_url=postgresql://bob:***@i/d?password=***",
+        ),
         ("sqlite:///a.db", "sqlite:///a.db"),
     ],
 )
@@ -126,6 +134,8 @@ def test_secrets_are_hidden_in_any_text() -> None:
     text = f"cannot open {url}: p@ss-word or p%40ss-word is wrong"
     assert scrub(text, url) == "cannot open postgresql://ada:***@h/d: *** or *** is wrong"
     assert scrub("as it is", None) == "as it is"
+    nested = "postgresql://h/d?listen_url=postgresql%3A%2F%2Fbob%3As3cret-word%40i%2Fd"
+    assert scrub("s3cret-word is wrong", nested) == "*** is wrong"
 
 
 def test_other_programs_get_a_url_without_the_password() -> None:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 DIRECTORY: Final = Path(__file__).parent
 IN_TEST: Final = (
     "concurrency",
+    "contention/test_frozen.py",
     "contention/test_stopped.py",
     "faults/postgres/test_failover.py",
     "faults/sqlite/test_disk_faults.py",

@@ -122,6 +122,8 @@ async def _storage(shell: Shell) -> AsyncIterator[Check]:
             yield Check("connection", "ok", f"opened in {took_ms:.0f} ms")
             async for check in _contents(storage):
                 yield check
+            async for check in _server(shell, storage):
+                yield check
     except LashError as error:
         yield Check("connection", "fail", shell.scrubbed(exits.explain(error)[1]))
 
@@ -168,6 +170,26 @@ async def _contents(storage: Storage) -> AsyncIterator[Check]:
     yield Check("dead letters", "warn" if letters else "ok", detail)
     ready = await storage.queue.ready_sessions(limit=_DEAD_LETTERS_COUNTED)
     yield Check("ready sessions", "ok", f"{len(ready)} with unclaimed work")
+
+
+async def _server(shell: Shell, storage: Storage) -> AsyncIterator[Check]:
+    """Check what only a PostgreSQL server has: notifications, and locks that are held for long."""
+    if not is_postgres(shell.url):
+        return
+    from lash.errors import LashError
+    from lash.postgres.storage import PostgresStorage
+
+    assert isinstance(storage, PostgresStorage)
+    try:
+        took_s = await storage.hints.probe()
+        if took_s is None:
+            yield Check("notifications", "warn", "none behind a pooler in transaction mode; add listen_url to the URL")
+        else:
+            yield Check("notifications", "ok", f"received in {took_s * 1_000:.0f} ms")
+    except LashError as error:
+        yield Check("notifications", "warn", shell.scrubbed(exits.explain(error)[1]))
+    holders = [holder.description for holder in await storage.lock_holders()]
+    yield Check("locks", "warn" if holders else "ok", "; ".join(holders) or "no transaction blocks others")
 
 
 def _durability(storage: Storage) -> Check:

@@ -8,9 +8,11 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsp
 
 HIDDEN: Final = "***"
 _SHORTEST_SECRET: Final = 4
+_LISTEN_KEY: Final = "listen_url"
 _SECRET_KEYS: Final = frozenset({"password", "sslpassword"})
 _IN_AUTHORITY: Final = re.compile(r"(?P<before>//[^/@\s:]*:)[^\s]*(?=@)")
 _IN_QUERY: Final = re.compile(r"(?P<before>(?:ssl)?password=)[^&\s'\"]*")
+_NESTED: Final = re.compile(rf"(?P<before>{_LISTEN_KEY}=)(?P<url>[^&\s'\"]*)")
 
 
 def is_postgres(url: str) -> bool:
@@ -24,7 +26,15 @@ def sqlite_path(url: str) -> str | None:
 
 
 def redacted(url: str) -> str:
-    """Return the URL with its passwords hidden."""
+    """Return the URL with its passwords hidden, and those of the URL inside it."""
+    shown, end = "", 0
+    for nested in _NESTED.finditer(url):
+        shown += _hide(url[end : nested.start()]) + nested["before"] + _hide(unquote(nested["url"]))
+        end = nested.end()
+    return shown + _hide(url[end:])
+
+
+def _hide(url: str) -> str:
     hidden = _IN_AUTHORITY.sub(rf"\g<before>{HIDDEN}", url)
     return _IN_QUERY.sub(rf"\g<before>{HIDDEN}", hidden)
 
@@ -54,7 +64,12 @@ def _secrets(url: str) -> set[str]:
     try:
         parts = urlsplit(url)
         found.add(parts.password or "")
-        found.update(value for key, value in parse_qsl(parts.query) if key in _SECRET_KEYS)
+        for key, value in parse_qsl(parts.query):
+            if key in _SECRET_KEYS:
+                found.add(value)
+            elif key == _LISTEN_KEY:
+                found.add(urlsplit(value).password or "")
+                found.update(secret for name, secret in parse_qsl(urlsplit(value).query) if name in _SECRET_KEYS)
     except ValueError:
         pass
     # A malformed URL, such as one with an @ in its password, still has its secret in this place.

@@ -33,6 +33,7 @@ async def open_storage(
     attachment_bytes: ByteStore | None = None,
     clock: Clock | None = None,
     pool: asyncpg.Pool[asyncpg.Record] | None = None,
+    listen_url: str | None = None,
     on_statement: Callable[[str], None] | None = None,
 ) -> Storage:
     """Open the storage at the URL, and create or migrate its tables unless ``migrate`` is False.
@@ -40,7 +41,8 @@ async def open_storage(
     ``sqlite:///agents.db`` is a file relative to the working directory, ``sqlite:////var/lib/agents.db`` an
     absolute one, ``sqlite://`` lives in memory as long as the storage. ``postgresql://user@host/database`` takes the
     usual parameters and those of `lash.postgres.engine.options.PostgresOptions`; ``pool`` is a pool of your own to use
-    instead of a new one.
+    instead of a new one. ``listen_url`` leads to the same database without a pooler in transaction mode; one connection
+    receives notifications there.
 
     ``attachment_bytes`` is where the bytes of attachments are stored, by default in the database: `lash.FileBytes`,
     `lash.S3Bytes` or a `lash.ByteStore` of your own. It must be the same one each time.
@@ -64,12 +66,14 @@ async def open_storage(
             rules=rules,
             attachment_bytes=attachment_bytes,
             pool=pool,
+            listen_url=listen_url,
             on_statement=on_statement,
         )
     if scheme != "sqlite":
         raise ConfigError(f"unknown URL scheme {_shown(scheme or url)}; expected {_EXAMPLES}")
-    if pool is not None:
-        raise ConfigError("expected a postgresql:// URL with pool; SQLite has none")
+    if pool is not None or listen_url is not None:
+        option = "listen_url" if pool is None else "pool"
+        raise ConfigError(f"expected a postgresql:// URL with {option}; SQLite has none")
     from lash.sqlite.storage import SQLiteStorage, options_from_query
 
     describe_shapes()

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
+import secrets
 from collections.abc import Coroutine
 from typing import Final, NamedTuple
 
 from lash.backend.hints import LocalHints, LocalListener, hint_about
 from lash.base.backoff import backoff
 from lash.base.ids import new_id
-from lash.errors import LashError
+from lash.errors import ConfigError, LashError
 from lash.postgres.engine.database import Database
-from lash.postgres.engine.errors import DRIVER_ERRORS
+from lash.postgres.engine.errors import DRIVER_ERRORS, FailurePhase
 from lash.stores.hints import ANYTHING, NO_TAGS, Hint, Tags
 
+_LOG: Final = logging.getLogger("lash.postgres")
 _SEND_EVERY_S: Final = 0.005
 """At most 200 notifications a second leave a storage; each one wakes every listener of the schema."""
 _SEND_LATER_S: Final = 0.02
@@ -26,6 +29,8 @@ _LONGEST_PAUSE_S: Final = 30.0
 """A server that stays away is tried twice a minute."""
 _CLOSE_LIMIT_S: Final = 2.0
 """How long closing waits for a connection or a notification that the server does not answer."""
+_PROBE_LIMIT_S: Final = 5.0
+"""How long a test notification may take; it usually takes milliseconds."""
 _WORDS: Final = {(True, True): "process", (True, False): "log", (False, True): "other", (False, False): "activity"}
 """The first word of a notification: whether processes changed, and whether there may be work."""
 _KINDS: Final[dict[str, tuple[bool, bool]]] = {word: kind for kind, word in _WORDS.items()}
@@ -62,8 +67,9 @@ class PostgresHints:
 
     A notification follows a write once it is committed; the writes of 5 ms share one. Receiving them takes one
     connection beside the pool, shared by all listeners: it opens at the first wait, reopens when it was lost, and
-    closes when there are no more listeners. There is none behind a pooler in transaction mode, on a pool of the
-    caller, or where the server refuses LISTEN: then a waiting task sees the writes of other storages at its next poll.
+    closes when there are no more listeners. Behind a pooler in transaction mode, and on a pool of the caller, it needs
+    ``listen_url``. Without it, or where the server refuses LISTEN, a waiting task sees the writes of other storages at
+    its next poll.
     """
 
     def __init__(self, database: Database) -> None:
@@ -106,6 +112,18 @@ class PostgresHints:
         """Start to receive the hints of other storages, if that is possible and not done yet."""
         if self._listening is None and self._database.can_listen:
             self._listening = self._start(self._listen())
+
+    async def probe(self) -> float | None:
+        """Send a notification and return after how many seconds it arrived; None if lash cannot listen here.
+
+        Raises :class:`ConfigError` if it does not arrive, and the error of a connection that cannot be opened.
+        """
+        if not self._database.can_listen:
+            return None
+        try:
+            return await self._probe()
+        except DRIVER_ERRORS as error:
+            raise self._listen_failure(error) from error
 
     async def close(self) -> None:
         if self._unsent is not None:
@@ -159,14 +177,16 @@ class PostgresHints:
         while True:
             try:
                 await self._listen_until_lost()
-            except DRIVER_ERRORS:
+            except DRIVER_ERRORS as error:
                 failures += 1
+                if failures == 1:
+                    _LOG.warning("cannot receive notifications, polling instead: %s", self._listen_failure(error))
             else:
                 failures = 0
             await asyncio.sleep(backoff(failures, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S))
 
     async def _listen_until_lost(self) -> None:
-        connection = await self._database.connect_beside_pool()
+        connection = await self._database.connect_to_listen()
         lost = asyncio.Event()
         try:
             connection.add_termination_listener(lambda _connection: lost.set())
@@ -177,6 +197,31 @@ class PostgresHints:
         finally:
             with contextlib.suppress(*DRIVER_ERRORS):
                 await connection.close(timeout=_CLOSE_LIMIT_S)
+
+    async def _probe(self) -> float:
+        connection = await self._database.connect_to_listen()
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        channel = f"lash_probe_{secrets.token_hex(8)}"
+        try:
+            await connection.add_listener(channel, lambda *_: arrived.set())
+            sent_at = loop.time()
+            await self._database.send_quietly("notify_send", channel, "")
+            try:
+                await asyncio.wait_for(arrived.wait(), _PROBE_LIMIT_S)
+            except TimeoutError:
+                options = self._database.options
+                raise ConfigError(
+                    f"a notification sent through {options.address} did not arrive at {options.listen_address}; "
+                    "expected the same database of the same server there, without a pooler in transaction mode"
+                ) from None
+            return loop.time() - sent_at
+        finally:
+            with contextlib.suppress(*DRIVER_ERRORS):
+                await connection.close(timeout=_CLOSE_LIMIT_S)
+
+    def _listen_failure(self, error: BaseException) -> Exception:
+        options = self._database.options
+        return self._database.failure(error, FailurePhase.CONNECT, "listen", address=options.listen_address)
 
     def _receive(self, _connection: object, _pid: int, _channel: str, message: object) -> None:
         sender, _, text = str(message).partition(" ")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+import logging
+from typing import TYPE_CHECKING, Final, Self
 
 from lash.backend.storage import BackendRows, BackendStorage
+from lash.errors import StoreUnavailable
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, StatementHook
+from lash.postgres.engine.lock_watch import LockHolder
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.hints import PostgresHints
 from lash.postgres.process_batches import ProcessBatches
@@ -41,6 +44,8 @@ from lash.stores.attachment import ByteStore
 if TYPE_CHECKING:
     import asyncpg
 
+_LOG: Final = logging.getLogger("lash.postgres")
+
 
 class PostgresStorage(BackendStorage):
     """All stores of one PostgreSQL schema; the contract is `lash.stores.storage.Storage`."""
@@ -63,10 +68,11 @@ class PostgresStorage(BackendStorage):
         rules: CommitRules,
         attachment_bytes: ByteStore | None = None,
         pool: asyncpg.Pool[asyncpg.Record] | None = None,
+        listen_url: str | None = None,
         on_statement: StatementHook | None = None,
     ) -> Self:
         """Open the schema that the URL names, on a pool of its own or on the given one."""
-        options = PostgresOptions.from_url(url)
+        options = PostgresOptions.from_url(url, **({} if listen_url is None else {"listen_url": listen_url}))
         queries = load_queries("lash.postgres.sql", schema=options.schema)
         database = await Database.open(options, queries=queries, pool=pool, on_statement=on_statement)
         try:
@@ -74,7 +80,24 @@ class PostgresStorage(BackendStorage):
         except BaseException:
             await database.close()
             raise
-        return cls(database, rules, attachment_bytes)
+        storage = cls(database, rules, attachment_bytes)
+        if options.listen_url is not None:
+            await storage._check_listen_url()
+        return storage
+
+    async def lock_holders(self) -> list[LockHolder]:
+        """Return the transactions that hold locks on the tables and block others, or are idle; oldest first."""
+        return await self._database.lock_holders()
+
+    async def _check_listen_url(self) -> None:
+        """Raise `ConfigError` if no notification can arrive there; a server that does not answer is tried later."""
+        try:
+            await self.hints.probe()
+        except StoreUnavailable as error:
+            _LOG.warning("cannot receive notifications, polling instead: %s", error)
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         self._database.check_loop()

@@ -15,7 +15,8 @@ def test_every_knob_is_read_from_the_url_and_the_rest_is_left_to_the_driver() ->
     options = PostgresOptions.from_url(
         f"{URL}?schema=agents_1&max_size=4&min_size=2&acquire_timeout_s=1.5&connect_timeout_s=3&idle_lifetime_s=60"
         "&lifetime_s=0&lock_timeout_ms=250&statement_timeout_ms=900&pooler=transaction&application_name=worker"
-        "&sslmode=require"
+        "&idle_transaction_timeout_ms=0&peer_timeout_s=12"
+        "&listen_url=postgresql%3A%2F%2Fann%3As3cret%40direct.example%2Fagents%3Fsslmode%3Drequire&sslmode=require"
     )
     assert options == PostgresOptions(
         dsn=f"{URL}?sslmode=require",
@@ -28,7 +29,10 @@ def test_every_knob_is_read_from_the_url_and_the_rest_is_left_to_the_driver() ->
         lifetime_s=0.0,
         lock_timeout_ms=250,
         statement_timeout_ms=900,
+        idle_transaction_timeout_ms=0,
+        peer_timeout_s=12.0,
         pooler=True,
+        listen_url="postgresql://ann:s3cret@direct.example/agents?sslmode=require",
         application_name="worker",
     )
 
@@ -54,7 +58,11 @@ def test_an_override_beats_the_url() -> None:
         ("lifetime_s=inf", "lifetime_s"),
         ("lock_timeout_ms=", "lock_timeout_ms"),
         ("statement_timeout_ms=0", "statement_timeout_ms"),
+        ("idle_transaction_timeout_ms=-1", "idle_transaction_timeout_ms"),
+        ("peer_timeout_s=1", "peer_timeout_s"),
         ("pooler=session", "pooler"),
+        ("listen_url=db.example", "listen_url"),
+        ("listen_url=postgresql://db.example/x?max_size=4", "listen_url"),
         ("schema=", "schema"),
         ("schema=" + "x" * 64, "schema"),
         ("max_sise=4", "max_sise"),
@@ -86,6 +94,7 @@ def test_a_wrong_override_is_refused_by_name() -> None:
         "postgresql://ann:s3cret@[db.example/agents",
         "mysql://ann:s3cret@db.example/agents",
         "postgresql://ann:s3cret@db.example/agents?s3cret",
+        "postgresql://db.example/agents?listen_url=postgresql://ann:s3cret@more@db.example/agents",
     ],
 )
 def test_a_malformed_url_is_refused_without_showing_the_password(url: str) -> None:
@@ -98,8 +107,10 @@ def test_a_malformed_url_is_refused_without_showing_the_password(url: str) -> No
 
 def test_the_password_is_not_in_the_text_of_the_options() -> None:
     """Printing or logging the options shows no password."""
-    options = PostgresOptions.from_url(URL)
-    assert "s3cret" not in repr(options) + str(options) + options.address
+    options = PostgresOptions.from_url(URL, listen_url=URL.replace("s3cret", "0ther"))
+    text = repr(options) + str(options) + options.address + options.listen_address
+    assert "s3cret" not in text
+    assert "0ther" not in text
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,8 @@ class Schedules:
         except UNREADABLE as problem:
             retry_at_ms = await self._rows.postpone(due, RETRY_MS)
             return None if retry_at_ms is None else unreadable(due.target, problem, retry_at_ms)
-        self._hints.notify()
+        if answer is not None:
+            self._hints.notify()
         return answer
 
     async def _switch(self, target: Target, revision: int, *, enabled: bool) -> Schedule:

@@ -26,6 +26,7 @@ from lash.postgres.engine.errors import (
     remedy_for,
     translate,
 )
+from lash.postgres.engine.lock_watch import LockHolder, LockWatch
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.engine.pool import Connections, check_server
 
@@ -64,7 +65,9 @@ class Database:
         self._queries = queries
         self._on_statement = on_statement
         self._answer_limit_s = options.statement_timeout_ms / 1000 + _ANSWER_GRACE_S
+        self._begin_text = _begin_text(options)
         self._loop = asyncio.get_running_loop()
+        self._watch = LockWatch(self.lock_holders)
         self._pid = os.getpid()
         self._closed = False
 
@@ -87,6 +90,7 @@ class Database:
             await database._check_server()
         except BaseException:
             database._closed = True
+            await database._watch.close()
             database._connections.terminate()
             raise
         return database
@@ -120,21 +124,21 @@ class Database:
         """Run one statement that belongs to no operation and may be lost: no hook is called, nothing is retried."""
         text = self.statement(name)
         try:
-            await self._ask(None, text, args)
+            await self._ask(name, text, args, quietly=True)
         except DRIVER_ERRORS as error:
             raise self.failure(error, FailurePhase.STATEMENT, name) from error
 
     @property
     def can_listen(self) -> bool:
-        """Whether `connect_beside_pool` returns a connection that receives notifications."""
+        """Whether `connect_to_listen` returns a connection that receives notifications."""
         return self._connections.can_listen
 
-    async def connect_beside_pool(self) -> PlainConnection:
+    async def connect_to_listen(self) -> PlainConnection:
         """Open a connection that belongs to the caller: not counted in the pool and not closed with it.
 
         Its errors are those of the driver.
         """
-        return await self._connections.connect_beside_pool()
+        return await self._connections.connect_to_listen()
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
@@ -162,7 +166,18 @@ class Database:
             return
         self.check_loop()
         self._closed = True
+        await self._watch.close()
         await self._connections.close()
+
+    async def lock_holders(self) -> list[LockHolder]:
+        """Return the transactions that hold locks on the tables of the schema and block others, or are idle."""
+        name = "lock_holders"
+        rows = await self._connections.ask_beside(self.statement(name), self.options.schema)
+        return [_shaped(LockHolder, name, row) for row in rows]
+
+    def report_locks(self, what: str) -> None:
+        """Log in the background what holds locks, for a caller that skips locked rows and does not wait."""
+        self._watch.report(what, with_idle=True)
 
     def check_loop(self) -> None:
         """Raise `ConfigError` unless called in the event loop and the process that opened the database."""
@@ -184,19 +199,29 @@ class Database:
     ) -> list[asyncpg.Record]:
         """Call the hook and run the statement on the connection; errors are not translated."""
         self._announce(name)
-        # The whole result, not `fetchrow`: a row limit would let the server stop a writing function half-way.
-        return await connection.fetch(text, *args, timeout=self._answer_limit_s)
+        self._watch.begin(connection, name)
+        try:
+            # The whole result, not `fetchrow`: a row limit would let the server stop a writing function half-way.
+            return await connection.fetch(text, *args, timeout=self._answer_limit_s)
+        finally:
+            self._watch.end(connection)
 
     async def command(self, connection: PooledConnection, name: str, text: str, args: Sequence[object] = ()) -> str:
         """Call the hook, run a statement, or several without parameters, and return the server's tag for the last."""
         self._announce(name)
-        return await connection.execute(text, *args, timeout=self._answer_limit_s)
+        self._watch.begin(connection, name)
+        try:
+            return await connection.execute(text, *args, timeout=self._answer_limit_s)
+        finally:
+            self._watch.end(connection)
 
-    def failure(self, error: BaseException, phase: FailurePhase, name: str, *, reads: bool = False) -> Exception:
+    def failure(
+        self, error: BaseException, phase: FailurePhase, name: str, *, reads: bool = False, address: str | None = None
+    ) -> Exception:
         """Return lash's error for an error of the driver."""
         action = "connecting to" if phase is FailurePhase.CONNECT else f"running {name!r} on"
         closed = pool_failure(error)
-        return closed or translate(error, phase, action=action, address=self.options.address, reads=reads)
+        return closed or translate(error, phase, action=action, address=address or self.options.address, reads=reads)
 
     async def _check_server(self) -> None:
         connection = await self._connect(start=True)
@@ -220,17 +245,27 @@ class Database:
                     await self._connections.start()
                 return await self._connections.acquire()
             except DRIVER_ERRORS as error:
+                if start and await self._set_after_connecting(error):
+                    continue
                 if remedy_for(error, FailurePhase.CONNECT) is not Remedy.RETRY or tries == MAX_TRIES:
                     raise self.failure(error, FailurePhase.CONNECT, "connect") from error
             await _pause(tries)
         raise AssertionError("the last try returns or raises")
 
-    async def _ask(self, name: str | None, text: str, args: Sequence[object]) -> list[asyncpg.Record]:
-        """Run one statement on a connection of the pool, with the hook if it has a name; errors are not translated."""
+    async def _set_after_connecting(self, refusal: BaseException) -> bool:
+        """Send the session settings after connecting, if a pooler refused them at the start; return whether."""
+        try:
+            return await self._connections.set_after_connecting(refusal)
+        except DRIVER_ERRORS as error:
+            raise self.failure(error, FailurePhase.CONNECT, "connect") from error
+
+    async def _ask(self, name: str, text: str, args: Sequence[object], *, quietly: bool) -> list[asyncpg.Record]:
+        """Run one statement on a connection of the pool, ``quietly`` without the hook; errors are not translated."""
         connection = await self._connect()
         try:
-            if name is not None:
+            if not quietly:
                 self._announce(name)
+            self._watch.begin(connection, name)
             rows = await connection.fetch(text, *args, timeout=self._answer_limit_s)
         except (asyncio.CancelledError, TimeoutError):
             # The server may take long to cancel the statement; the caller does not wait for it.
@@ -242,6 +277,8 @@ class Database:
                 _drop(connection)
             await self._connections.release(connection)
             raise
+        finally:
+            self._watch.end(connection)
         await self._connections.give_back(connection)
         return rows
 
@@ -249,7 +286,7 @@ class Database:
         text = self.statement(name)
         for tries in range(1, MAX_TRIES + 1):
             try:
-                return await self._ask(name, text, args)
+                return await self._ask(name, text, args, quietly=False)
             except DRIVER_ERRORS as error:
                 if not _may_repeat(remedy_for(error, FailurePhase.STATEMENT), tries, repeatable=repeatable):
                     raise self.failure(error, FailurePhase.STATEMENT, name, reads=reads) from error
@@ -258,7 +295,7 @@ class Database:
 
     async def _begin(self, connection: PooledConnection) -> None:
         try:
-            await self.command(connection, "begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            await self.command(connection, "begin", self._begin_text)
         except DRIVER_ERRORS as error:
             raise self.failure(error, FailurePhase.TRANSACTION, "begin") from error
 
@@ -327,6 +364,17 @@ class Transaction:
             return await self._database.send(self._connection, name, self._database.statement(name), args)
         except DRIVER_ERRORS as error:
             raise self._database.failure(error, FailurePhase.TRANSACTION, name) from error
+
+
+def _begin_text(options: PostgresOptions) -> str:
+    """Return what opens a transaction, in one message.
+
+    The limit on idleness comes with each transaction, because a pooler or a pool of the caller may not pass on a
+    setting of the session. No lock is held without it: a worker that freezes is rolled back.
+    """
+    text = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+    limit_ms = options.idle_transaction_timeout_ms
+    return f"{text}; SET LOCAL idle_in_transaction_session_timeout = {limit_ms}" if limit_ms else text
 
 
 def _shaped(shape: type[T], name: str, row: asyncpg.Record) -> T:

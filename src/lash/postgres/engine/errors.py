@@ -55,10 +55,12 @@ class Remedy(enum.Enum):
 _ROLLED_BACK = frozenset({"40001", "40P01"})
 _LOCK_TIMEOUT = "55P03"
 _TOO_MANY_CONNECTIONS = "53300"
-_SHUTDOWN = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
+_IDLE_TRANSACTION = "25P03"
+_SHUTDOWN = frozenset({"57P01", "57P02", "57P03", "57P05", _IDLE_TRANSACTION})
 _QUERY_CANCELED = "57014"
 _POOLER_SIGNS = frozenset({"26000", "42P05", "08P01"})
 """Errors about prepared statements, which a pooler in transaction mode loses."""
+_POOLER_REMEDY = "with a pooler in transaction mode, add pooler=transaction to the URL"
 
 _Make = Callable[[str], LashError]
 _BY_CODE: Mapping[str, _Make] = {
@@ -111,6 +113,16 @@ def is_unsent(error: BaseException) -> bool:
     return (refused and isinstance(error, asyncpg.InternalClientError)) or _says_closed(error)
 
 
+def is_refused_setting(error: BaseException) -> bool:
+    """Return whether a pooler refused a setting in the startup message; a server takes all that lash sends."""
+    return sqlstate_of(error) == "08P01" and "startup parameter" in str(error)
+
+
+def is_taken_key(error: BaseException) -> bool:
+    """Return whether lash's error means that a concurrent transaction took a unique key first."""
+    return error.__cause__ is not None and sqlstate_of(error.__cause__) == "23505"
+
+
 def remedy_for(error: BaseException, phase: FailurePhase) -> Remedy:
     """Decide whether the call may be retried."""
     code = sqlstate_of(error)
@@ -129,14 +141,16 @@ def translate(
 ) -> LashError:
     """Return lash's error for the driver's; ``action`` and ``address`` go into its message."""
     text = f"{action} {address}: {_summary(error)}"
+    code = sqlstate_of(error)
     if phase is FailurePhase.CONNECT and _is_misconfigured(error):
-        return ConfigError(text)
+        return ConfigError(f"{text}; {_POOLER_REMEDY}" if is_refused_setting(error) else text)
     if isinstance(error, TimeoutError) or is_connection_loss(error):
         in_flight = phase in {FailurePhase.STATEMENT, FailurePhase.COMMIT} and not reads
-        return StoreUnavailable(text, outcome_unknown=in_flight)
-    code = sqlstate_of(error)
+        # A COMMIT that finds its transaction rolled back, or its connection closed, was not executed.
+        refused = code == _IDLE_TRANSACTION or (phase is FailurePhase.COMMIT and is_unsent(error))
+        return StoreUnavailable(text, outcome_unknown=in_flight and not refused)
     if code in _POOLER_SIGNS:
-        return ConfigError(f"{text}; with a pooler in transaction mode, add pooler=transaction to the URL")
+        return ConfigError(f"{text}; {_POOLER_REMEDY}")
     if code in {_LOCK_TIMEOUT, _QUERY_CANCELED} or isinstance(error, asyncpg.InvalidCachedStatementError):
         return StoreUnavailable(text)
     make: _Make = _BY_CODE.get(code) or _BY_CLASS.get(code[:2]) or StoreError

@@ -10,9 +10,11 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 
 from lash.errors import ConfigError
 
-_INTEGERS = frozenset({"max_size", "min_size", "lock_timeout_ms", "statement_timeout_ms"})
-_SECONDS = frozenset({"acquire_timeout_s", "connect_timeout_s", "idle_lifetime_s", "lifetime_s"})
-_TEXTS = frozenset({"schema", "application_name"})
+_INTEGERS = frozenset(
+    {"max_size", "min_size", "lock_timeout_ms", "statement_timeout_ms", "idle_transaction_timeout_ms"}
+)
+_SECONDS = frozenset({"acquire_timeout_s", "connect_timeout_s", "idle_lifetime_s", "lifetime_s", "peer_timeout_s"})
+_TEXTS = frozenset({"schema", "application_name", "listen_url"})
 _OUR_KEYS = _INTEGERS | _SECONDS | _TEXTS | {"pooler"}
 _TLS_KEYS = frozenset(
     {"sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslpassword", "sslnegotiation"}
@@ -26,6 +28,8 @@ _POOLERS: Mapping[str, bool] = {"transaction": True, "none": False}
 _HOST = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\[\]:@/]*)(?::(?P<port>\d{1,5}))?")
 _HIGHEST_PORT = 65535
 _LONGEST_IDENTIFIER = 63
+_SHORTEST_PEER_S = 6
+"""Keepalive counts in whole seconds; see `lash.postgres.engine.keepalive`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +52,25 @@ class PostgresOptions:
     """A connection is replaced after at most this time, so that a failover takes effect; 0 keeps it."""
     lock_timeout_ms: int = 10_000
     statement_timeout_ms: int = 30_000
+    idle_transaction_timeout_ms: int = 5_000
+    """The server rolls back a transaction whose client sends nothing for this time; 0 keeps the server's own limit.
+
+    It is shorter than ``lock_timeout_ms``, so that a statement that waits for a frozen worker is still served.
+    """
+    peer_timeout_s: float = 30
+    """A connection is closed after this time without a sign of life from the other machine; 0 keeps the system's limit.
+
+    Both ends check: the client's socket, and the server unless it is behind a pooler in transaction mode.
+    """
     pooler: bool = False
     """Whether the URL is that of a pooler in transaction mode (pgbouncer).
 
     Then ``lock_timeout_ms`` and ``statement_timeout_ms`` cannot be sent to the server: set them on the role
     (``ALTER ROLE … SET lock_timeout = …``). Statements are not kept prepared, which costs a second round trip each, and
-    LISTEN does not work: waits notice writes of other storages after up to a second.
+    LISTEN does not work: without ``listen_url``, waits notice writes of other storages after up to a second.
     """
+    listen_url: str | None = dataclasses.field(default=None, repr=False)
+    """A URL that leads to the same database without a pooler; one connection receives notifications there."""
     application_name: str = "lash"
 
     @classmethod
@@ -85,17 +101,47 @@ class PostgresOptions:
         _check(self.lifetime_s >= 0, "lifetime_s", "a number of seconds, 0 for no limit")
         _check(self.lock_timeout_ms > 0, "lock_timeout_ms", "a whole number of milliseconds above 0")
         _check(self.statement_timeout_ms > 0, "statement_timeout_ms", "a whole number of milliseconds above 0")
+        limit = "a whole number of milliseconds, 0 for the server's own limit"
+        _check(self.idle_transaction_timeout_ms >= 0, "idle_transaction_timeout_ms", limit)
+        limit = f"a number of seconds from {_SHORTEST_PEER_S}, or 0 for the system's own limit"
+        _check(self.peer_timeout_s >= _SHORTEST_PEER_S or self.peer_timeout_s == 0, "peer_timeout_s", limit)
+        if self.listen_url is not None:
+            _check_listen_url(self.listen_url)
         identifier = 0 < len(self.schema.encode()) <= _LONGEST_IDENTIFIER and "\0" not in self.schema
         _check(identifier, "schema", f"a name of 1 to {_LONGEST_IDENTIFIER} bytes")
 
     @property
     def address(self) -> str:
         """The server's host and port, for messages."""
-        parts = urlsplit(self.dsn)
-        query = dict(parse_qsl(parts.query))
-        hosts = unquote(parts.netloc.rpartition("@")[2]) or query.get("host", "the local server")
-        has_port = re.search(r":\d+$", hosts) is not None
-        return hosts if has_port else f"{hosts}:{query.get('port', '5432')}"
+        return _address(self.dsn)
+
+    @property
+    def listen_dsn(self) -> str:
+        """The address of the connection that receives notifications."""
+        return self.listen_url or self.dsn
+
+    @property
+    def listen_address(self) -> str:
+        """The host and port of that connection, for messages."""
+        return _address(self.listen_dsn)
+
+
+def _address(dsn: str) -> str:
+    parts = urlsplit(dsn)
+    query = dict(parse_qsl(parts.query))
+    hosts = unquote(parts.netloc.rpartition("@")[2]) or query.get("host", "the local server")
+    has_port = re.search(r":\d+$", hosts) is not None
+    return hosts if has_port else f"{hosts}:{query.get('port', '5432')}"
+
+
+def _check_listen_url(url: str) -> None:
+    """Refuse a URL that is malformed or has options of lash: they belong into the main URL."""
+    try:
+        keys = {key for key, _ in _query_of(_split(url))}
+    except ConfigError as error:
+        raise ConfigError(f"PostgreSQL option 'listen_url': {error}") from None
+    allowed = "a URL with options of the driver only; lash's own options belong to the URL of the storage"
+    _check(keys <= _DRIVER_KEYS, "listen_url", allowed)
 
 
 def _split(url: str) -> SplitResult:

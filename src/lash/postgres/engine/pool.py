@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lash.errors import ConfigError
 from lash.postgres.engine.driver import asyncpg
-from lash.postgres.engine.errors import DRIVER_ERRORS
+from lash.postgres.engine.errors import DRIVER_ERRORS, is_refused_setting
+from lash.postgres.engine.keepalive import keep_alive, server_keepalive
 from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.engine.pooler import switches_backends
 
 if TYPE_CHECKING:
     # Generic in the stubs, plain classes at run time.
@@ -33,6 +35,8 @@ _CLOSE_LIMIT_S: Final = 10.0
 _KEEP_S: Final = 1.0
 """How often kept connections go back to the driver, which closes connections that were idle for too long."""
 
+_SET: Final = "SELECT set_config(s.name, s.value, false) FROM unnest($1::text[], $2::text[]) AS s (name, value)"
+
 
 class Connections:
     """Hands out connections and takes them back; a cancelled caller does not wait for the return.
@@ -44,6 +48,8 @@ class Connections:
     def __init__(self, options: PostgresOptions, pool: AnyPool | None) -> None:
         self._options = options
         self._owned = pool is None
+        self._sets_after_connecting = False
+        """Whether a pooler refused the session settings at the start, so that they follow in a statement."""
         self._pool = _make_pool(options) if pool is None else pool
         self._returning: set[asyncio.Task[None]] = set()
         self._renew_at = self._next_renewal()
@@ -58,8 +64,23 @@ class Connections:
             return
         if self._pool.is_closing():
             # The driver closes a pool whose first connections failed.
-            self._pool = _make_pool(self._options)
+            self._pool = _make_pool(self._options, set_after_connecting=self._sets_after_connecting)
         await self._pool
+
+    async def set_after_connecting(self, error: BaseException) -> bool:
+        """Send the session settings after connecting from now on, if that helps against the error; return whether.
+
+        A pooler in session mode refuses them at the start and takes them later. In transaction mode they would apply to
+        the clients of other programs.
+        """
+        if not self._owned or self._sets_after_connecting or not is_refused_setting(error):
+            return False
+        if await switches_backends(self._options):
+            return False
+        self._sets_after_connecting = True
+        self.terminate()
+        self._pool = _make_pool(self._options, set_after_connecting=True)
+        return True
 
     async def acquire(self) -> PooledConnection:
         """Return a connection that is open as far as known without a round trip."""
@@ -110,17 +131,41 @@ class Connections:
 
     @property
     def can_listen(self) -> bool:
-        """Whether a connection beside the pool reaches the same database and can LISTEN.
+        """Whether `connect_to_listen` returns a connection that reaches the same database and can LISTEN.
 
-        A pooler in transaction mode loses LISTEN, and lash does not know how a pool of the caller connects.
+        A pooler in transaction mode loses LISTEN, and lash does not know how a pool of the caller connects: both need
+        ``listen_url``.
         """
-        return self._owned and not self._options.pooler
+        return self._options.listen_url is not None or (self._owned and not self._options.pooler)
 
-    async def connect_beside_pool(self) -> PlainConnection:
-        """Open a connection that belongs to the caller, with the address and the name of lash's own pool."""
+    async def connect_to_listen(self) -> PlainConnection:
+        """Open a connection for LISTEN, which belongs to the caller."""
+        return await self._connect_beside(self._options.listen_dsn)
+
+    async def _connect_beside(self, dsn: str) -> PlainConnection:
         options = self._options
         settings = {"application_name": options.application_name}
-        return await asyncpg.connect(options.dsn, timeout=options.connect_timeout_s, server_settings=settings)
+        connection = await asyncpg.connect(
+            dsn,
+            timeout=options.connect_timeout_s,
+            server_settings=settings,
+            # It runs few statements, perhaps through a pooler.
+            statement_cache_size=0,
+        )
+        keep_alive(connection, options)
+        return connection
+
+    async def ask_beside(self, text: str, *args: object) -> list[asyncpg.Record]:
+        """Run a statement even if all connections of lash's own pool are in use."""
+        limit_s = self._options.connect_timeout_s
+        if not self._owned:
+            async with self._pool.acquire(timeout=limit_s) as borrowed:
+                return await borrowed.fetch(text, *args, timeout=limit_s)
+        connection = await self._connect_beside(self._options.dsn)
+        try:
+            return await connection.fetch(text, *args, timeout=limit_s)
+        finally:
+            await connection.close(timeout=_RELEASE_LIMIT_S)
 
     async def close(self) -> None:
         """Wait for the connections in use, then close lash's own pool; a pool of the caller stays open."""
@@ -177,25 +222,38 @@ def check_server(*, major: int, encoding: str, address: str) -> None:
         )
 
 
-def _make_pool(options: PostgresOptions) -> AnyPool:
-    settings = {"application_name": options.application_name}
-    if not options.pooler:
-        settings["lock_timeout"] = str(options.lock_timeout_ms)
-        settings["statement_timeout"] = str(options.statement_timeout_ms)
-        settings.update(PLANNING)
+def _make_pool(options: PostgresOptions, *, set_after_connecting: bool = False) -> AnyPool:
+    name = {"application_name": options.application_name}
+    settings = session_settings(options)
+
+    async def prepare(connection: PlainConnection) -> None:
+        keep_alive(connection, options)
+        if set_after_connecting:
+            columns = (list(settings), list(settings.values()))
+            await connection.execute(_SET, *columns, timeout=options.connect_timeout_s)
+
     return asyncpg.create_pool(
         options.dsn,
         min_size=options.min_size,
         max_size=options.max_size,
         max_inactive_connection_lifetime=options.idle_lifetime_s,
         timeout=options.connect_timeout_s,
-        server_settings=settings,
+        server_settings=name if set_after_connecting else name | settings,
+        init=prepare,
         reset=_do_not_reset,
         # Every named statement stays prepared, however long its text: an unprepared one costs a second round trip.
         statement_cache_size=0 if options.pooler else _PREPARED_STATEMENTS,
         max_cached_statement_lifetime=0,
         max_cacheable_statement_size=0,
     )
+
+
+def session_settings(options: PostgresOptions) -> dict[str, str]:
+    """Return the settings of each connection; none behind a pooler in transaction mode, where clients share them."""
+    if options.pooler:
+        return {}
+    limits = {"lock_timeout": str(options.lock_timeout_ms), "statement_timeout": str(options.statement_timeout_ms)}
+    return limits | PLANNING | server_keepalive(options)
 
 
 PLANNING: Final = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}

@@ -11,6 +11,8 @@ from lash.runtime.worker.state import WorkerState
 
 _FIRST_PAUSE_S: Final = 0.1
 """The first pause after timers failed to fire; they are due, so polling at once would only repeat the failure."""
+_MISSED_PAUSE_S: Final = 0.02
+"""The first pause after timers were due and none fired, because another worker holds them."""
 
 
 class Timers:
@@ -19,6 +21,7 @@ class Timers:
     def __init__(self, state: WorkerState) -> None:
         self._state = state
         self._failures = 0
+        self._missed = 0
 
     async def fire(self, work: WorkList) -> int:
         """Fire what is due, and return how much that was."""
@@ -30,8 +33,9 @@ class Timers:
     async def try_fire(self, work: WorkList) -> None:
         """Fire what is due; an error is noted, since it must not hold up unrelated work."""
         try:
-            await self.fire(work)
+            fired = await self.fire(work)
             self._failures = 0
+            self._missed = self._missed + 1 if work.timers_due and not fired else 0
         except StorageClosed:
             raise
         except LashError as error:
@@ -40,7 +44,9 @@ class Timers:
 
     def pause_s(self, seconds: float) -> float:
         """Return when to poll for a timer that is due in so many seconds: later, if timers keep failing."""
+        poll_s = self._state.core.options.poll_s
         if not self._failures:
-            return max(0.0, seconds)
-        longest_s = 10 * self._state.core.options.poll_s
+            missed_s = backoff(self._missed - 1, first_s=_MISSED_PAUSE_S, longest_s=poll_s) if self._missed else 0.0
+            return max(missed_s, seconds)
+        longest_s = 10 * poll_s
         return max(backoff(self._failures - 1, first_s=_FIRST_PAUSE_S, longest_s=longest_s), seconds)

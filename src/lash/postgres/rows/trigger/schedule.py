@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -18,6 +19,10 @@ from lash.sqlkit.rows import Number
 
 _MAX_PLANS: Final = 100
 """More concurrent changes of one schedule are a fault, not a race."""
+_LOCKED_NOTED_S: Final = 1.0
+"""How long another transaction may hold a schedule that is due before that is reported."""
+_LOCKED_FORGOTTEN_S: Final = 5.0
+"""A worker tries a due schedule at least this often."""
 
 
 class _ScheduleFacts(msgspec.Struct, frozen=True, array_like=True):
@@ -32,6 +37,8 @@ class PostgresScheduleRows:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._locked: dict[int, tuple[float, float]] = {}
+        """Since when, and when last, a schedule that was due was locked by another transaction, by its key."""
 
     async def change(
         self, target: Target, decide: Callable[[ScheduleRow | None, int], ScheduleChange | None]
@@ -70,6 +77,7 @@ class PostgresScheduleRows:
     async def fire(self, due: DueRow, decide: Callable[[ScheduleRow, int], TickPlan | None]) -> Fired | None:
         async with self._database.transaction() as transaction:
             facts = await transaction.one(_ScheduleFacts, "schedule_take", due.schedule_key)
+            self._note_taken(due, taken=facts is not None)
             plan = None if facts is None or facts.row is None else decide(facts.row, facts.now_ms)
             return None if plan is None else await _emit(transaction, due.schedule_key, plan)
 
@@ -85,6 +93,19 @@ class PostgresScheduleRows:
     async def prune(self, before_ms: int, limit: int) -> int:
         pruned = await self._database.write_one(Number, "schedule_prune", before_ms, limit, repeatable=True)
         return 0 if pruned is None else pruned.number
+
+    def _note_taken(self, due: DueRow, *, taken: bool) -> None:
+        """Report a schedule that stays due because another transaction holds it; nothing waits for that lock."""
+        now = time.monotonic()
+        # An older entry is from a tick that another worker fired.
+        self._locked = {key: times for key, times in self._locked.items() if now - times[1] < _LOCKED_FORGOTTEN_S}
+        if taken:
+            self._locked.pop(due.schedule_key, None)
+            return
+        since, _ = self._locked.get(due.schedule_key, (now, now))
+        self._locked[due.schedule_key] = (since, now)
+        if now - since >= _LOCKED_NOTED_S:
+            self._database.report_locks(f"schedule {due.key!r} is due and locked")
 
     async def _apply(self, change: ScheduleChange) -> ScheduleRow | None:
         """Write the change; None if the schedule differs from the facts by now."""
