@@ -24,8 +24,10 @@ MISSED: Final = 150
 """How many ticks each schedule is behind."""
 WORKERS: Final = 3
 KILLS: Final = 6
-_ENGINE_STATEMENTS: Final = frozenset({"emit_occurrence", "emit_processes", "emit_deliveries", "schedule_advance"})
-"""Statements of a transaction that emits: a worker is killed right before one of them, or while it runs."""
+_ENGINE_STATEMENTS: Final = frozenset(
+    {"emit_apply", "emit_occurrence", "emit_processes", "emit_deliveries", "schedule_advance"}
+)
+"""Statements that emit: a worker is killed right before one of them, or while it runs."""
 
 
 async def _prepare(storage: lash.Storage, url: str) -> int:

@@ -21,14 +21,17 @@ class PostgresMaintenanceRows:
         return await self._database.read_all(GarbageRow, FIND[kind], *arguments)
 
     async def drop(self, kind: str, found: Sequence[GarbageRow]) -> None:
-        async with self._database.transaction() as transaction:
-            if kind == "graphs":
+        if kind == "graphs":
+            async with self._database.transaction() as transaction:
                 keys = sorted((row.session_key for row in found), reverse=True)
                 await reclaim_graphs(transaction, self._database.options.schema, keys)
-                return
-            if kind == "blobs":
-                await transaction.run("maintenance_hold_blobs")
-            columns = ([row.session_key for row in found], [row.key for row in found], [row.revision for row in found])
+            return
+        columns = ([row.session_key for row in found], [row.key for row in found], [row.revision for row in found])
+        if kind != "blobs":
+            await self._database.write_one(GarbageRow, DROP[kind], *columns, repeatable=True)
+            return
+        async with self._database.transaction() as transaction:
+            await transaction.run("maintenance_hold_blobs")
             await transaction.run(DROP[kind], *columns)
 
     async def prunable(self, age_ms: int) -> PrunableRow:

@@ -19,9 +19,13 @@ _TEMPLATES: Final = {
     "rows_read": (
         'SELECT {columns} FROM :"schema".{table} WHERE ({key}) > ({after}) ORDER BY {key} LIMIT {limit}::bigint'
     ),
+    # Replaces the mark of the move in the same statement, or writes nothing if another move has changed it.
     "rows_write": (
-        'INSERT INTO :"schema".{table} ({columns}{own_columns}) OVERRIDING SYSTEM VALUE '
-        "SELECT u.*{own_values} FROM unnest({values}) AS u"
+        "WITH noted AS ("
+        "UPDATE :\"schema\".lash_secrets SET secret = {mark} WHERE name = 'move' AND secret = {before} RETURNING 1"
+        '), written AS (INSERT INTO :"schema".{table} ({columns}{own_columns}) OVERRIDING SYSTEM VALUE '
+        "SELECT u.*{own_values} FROM noted CROSS JOIN unnest({values}) AS u"
+        ") SELECT count(*) FROM noted"
     ),
     "rows_count": 'SELECT count(*) FROM :"schema".{table}',
 }
@@ -74,9 +78,7 @@ class PostgresRawRows:
         return None if found is None else found.content
 
     async def begin(self, mark: bytes) -> None:
-        async with self._database.transaction() as transaction:
-            await transaction.run("rows_forget_secrets")
-            require_marked(await transaction.run("rows_begin", mark))
+        await self._write_marked("rows_begin", mark)
 
     async def write(self, table: RowTable, rows: Sequence[Row], before: bytes, mark: bytes) -> None:
         types = self._types[table.name]
@@ -84,16 +86,17 @@ class PostgresRawRows:
             [_typed(value, types[column]) for value in values]
             for column, values in zip(table.columns, zip(*rows, strict=True), strict=True)
         ]
-        async with self._database.transaction() as transaction:
-            require_marked(await transaction.run("rows_note", mark, before))
-            await transaction.run(f"rows_write {table.name}", *columns)
+        await self._write_marked(f"rows_write {table.name}", *columns, mark, before)
 
     async def finish(self, sequences: Mapping[str, int], before: bytes) -> None:
         schema = self._database.options.schema
-        async with self._database.transaction() as transaction:
-            require_marked(await transaction.run("rows_finish", before))
-            for table, number in sequences.items():
-                await transaction.all(Number, "rows_set_sequence", schema, table, number)
+        await self._write_marked("rows_finish", before, schema, list(sequences), list(sequences.values()))
+
+    async def _write_marked(self, query: str, *arguments: object) -> None:
+        """Run a statement that returns how many marks of a move it changed, and writes nothing without one."""
+        # Not repeated after a lost connection: the mark that the first try wrote would be taken for another move's.
+        changed = await self._database.write_one(Number, query, *arguments, repeatable=False)
+        require_marked(0 if changed is None else changed.number)
 
 
 def _typed(value: RowValue, kind: str) -> RowValue:
@@ -121,4 +124,6 @@ def _statements(table: RowTable, found: Table) -> dict[str, str]:
         values=", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types, start=1)),
         after=", ".join(f"${number}::{kind}" for number, kind in keys),
         limit=f"${len(table.key) + 1}",
+        mark=f"${len(types) + 1}::bytea",
+        before=f"${len(types) + 2}::bytea",
     )

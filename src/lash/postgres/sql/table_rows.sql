@@ -37,32 +37,36 @@ FROM (
 ) AS s
 ORDER BY s.name;
 
--- name: rows_set_sequence
--- Lets new numbers of a table start above this one.
-SELECT setval(pg_get_serial_sequence(format('%I.%I', $1::text, t.relname), a.attname)::regclass, $3::bigint)
-FROM pg_class AS t
-JOIN pg_namespace AS n ON n.oid = t.relnamespace
-JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attidentity <> ''
-WHERE n.nspname = $1 AND t.relname = $2::text;
-
 -- name: rows_mark
 -- The mark of an unfinished move into this storage.
 SELECT secret FROM :"schema".lash_secrets WHERE name = 'move';
 
--- name: rows_forget_secrets
--- Removes the secrets of this storage; the move writes those of the source.
-DELETE FROM :"schema".lash_secrets WHERE name <> 'move';
-
 -- name: rows_begin
--- Writes the mark of a move, unless there is one.
-INSERT INTO :"schema".lash_secrets (name, secret, created_at_ms)
-VALUES ('move', $1, :"schema".lash_now_ms())
-ON CONFLICT DO NOTHING;
-
--- name: rows_note
--- Replaces the mark of a move, unless another move has changed it.
-UPDATE :"schema".lash_secrets SET secret = $1 WHERE name = 'move' AND secret = $2;
+-- Writes the mark of a move and removes the secrets of this storage, for which the move writes those of the source;
+-- nothing if there is a mark. Returns how many marks were written.
+WITH marked AS (
+    INSERT INTO :"schema".lash_secrets (name, secret, created_at_ms)
+    VALUES ('move', $1, :"schema".lash_now_ms())
+    ON CONFLICT DO NOTHING
+    RETURNING 1
+),
+forgotten AS (
+    DELETE FROM :"schema".lash_secrets WHERE name <> 'move' AND EXISTS (SELECT 1 FROM marked)
+)
+SELECT count(*) FROM marked;
 
 -- name: rows_finish
--- Removes the mark of a finished move, unless another move has changed it.
-DELETE FROM :"schema".lash_secrets WHERE name = 'move' AND secret = $1;
+-- Removes the mark of a finished move, and lets new numbers of each table $3 start above $4; nothing if another move has
+-- changed the mark. Returns how many marks were removed.
+WITH done AS (
+    DELETE FROM :"schema".lash_secrets WHERE name = 'move' AND secret = $1 RETURNING 1
+),
+raised AS MATERIALIZED (
+    SELECT setval(pg_get_serial_sequence(format('%I.%I', $2::text, t.relname), a.attname)::regclass, wanted.number)
+    FROM done
+    CROSS JOIN unnest($3::text[], $4::bigint[]) AS wanted (name, number)
+    JOIN pg_class AS t ON t.relname = wanted.name
+    JOIN pg_namespace AS n ON n.oid = t.relnamespace AND n.nspname = $2::text
+    JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attidentity <> ''
+)
+SELECT (SELECT count(*) FROM done) FROM (SELECT count(*) FROM raised) AS numbers;

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from lash.base.codec import encode
-from lash.errors import StoreUnavailable
+from lash.errors import CorruptData, StoreUnavailable
 from lash.model.process.process import Projection
 from lash.model.trigger.trigger import EmitReport, PrunedOccurrences, TriggerDelivery
 from lash.plan.process.event import encode_projection
@@ -30,12 +32,51 @@ from lash.plan.trigger.emit import (
 from lash.plan.trigger.trigger import TriggerRow
 from lash.postgres.arguments import columns
 from lash.postgres.engine.database import Database, Transaction
+from lash.postgres.engine.errors import is_taken_key
 from lash.sqlkit.rows import Number, Text
 
 _MAX_TRIES: Final = 10
 """More concurrent prunes of one occurrence or process are a fault, not a race."""
+_PROCESS_COLUMNS: Final = 10
+"""The number of columns of `process_columns`."""
+_GRANT_COLUMNS: Final = 4
+"""The number of columns of `grant_columns`."""
 _DELIVERY_COLUMNS: Final = 6
 """The number of columns of `delivery_columns`."""
+
+
+class ScheduleStep(NamedTuple):
+    """The step of a schedule to its next tick: the schedule as the plan knows it, and the new columns."""
+
+    schedule_key: int
+    revision: int
+    last_tick_ms: int | None
+    tick_ms: int | None
+    new_last_tick_ms: int
+    next_tick_ms: int | None
+    next_fire_ms: int | None
+
+
+class Emitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of an emission in one statement; without a report nothing was written."""
+
+    report: EmitReport | None
+    expected: bool = True
+    """Whether the schedule was as the plan knows it, and not locked."""
+
+
+class _Facts(msgspec.Struct, frozen=True, array_like=True):
+    """The recorded occurrence, if there is one, and the subscriptions that match."""
+
+    known: OccurrenceRow | None
+    matches: list[TriggerRow]
+
+
+class _ApplyAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Whether the schedule was as expected, and the key of a new occurrence."""
+
+    expected: bool
+    occurrence_key: int | None
 
 
 class PostgresOccurrenceRows:
@@ -45,6 +86,10 @@ class PostgresOccurrenceRows:
         self._database = database
 
     async def emit(self, encoded: EncodedOccurrence) -> EmitReport:
+        """Emit in two round trips, unless a fact changes between them; then in a transaction."""
+        emitted = await emit_alone(self._database, encoded)
+        if emitted.report is not None:
+            return emitted.report
         async with self._database.transaction() as transaction:
             return await emit_in(transaction, encoded)
 
@@ -76,6 +121,32 @@ class PostgresOccurrenceRows:
         return PrunedOccurrences(occurrence_ids=tuple(row.text for row in rows), more=len(held) == limit)
 
 
+async def emit_alone(database: Database, encoded: EncodedOccurrence, step: ScheduleStep | None = None) -> Emitted:
+    """Emit in one guarded statement on facts that were read before, and advance the schedule of a tick with it."""
+    request = encoded.request
+    facts = await database.read_one(
+        _Facts, "emit_facts", encoded.occurrence_id, request.source_type, request.source_key
+    )
+    if facts is None:
+        raise CorruptData("query emit_facts returned no row")
+    if facts.known is not None:
+        return Emitted(report=encoded.first_report(facts.known) if step is None else None)
+    planned = encoded.deliveries(facts.matches)
+    report = report_of(encoded.occurrence_id, planned)
+    arguments = _apply_arguments(encoded, facts.matches, planned, report, step)
+    try:
+        # A repeated tick would find its own step and be taken for that of another worker.
+        answer = await database.write_one(_ApplyAnswer, "emit_apply", *arguments, repeatable=step is None)
+    except CorruptData as error:
+        if not is_taken_key(error):
+            raise
+        # A process was registered under the same id at this moment.
+        answer = None
+    if answer is None:
+        return Emitted(report=None)
+    return Emitted(report=None if answer.occurrence_key is None else report, expected=answer.expected)
+
+
 async def emit_in(transaction: Transaction, encoded: EncodedOccurrence) -> EmitReport:
     """Emit inside any transaction; see `OccurrenceStore.emit`.
 
@@ -92,6 +163,27 @@ async def emit_in(transaction: Transaction, encoded: EncodedOccurrence) -> EmitR
         if known is not None:
             return encoded.first_report(known)
     raise StoreUnavailable(f"trigger occurrence {encoded.occurrence_id!r} was pruned {_MAX_TRIES} times meanwhile")
+
+
+def _apply_arguments(
+    encoded: EncodedOccurrence,
+    matches: Sequence[TriggerRow],
+    planned: Sequence[Planned],
+    report: EmitReport,
+    step: ScheduleStep | None,
+) -> list[object]:
+    """Return the arguments of ``emit_apply`` in their order."""
+    request, starts = encoded.request, starts_of(planned)
+    return [
+        *(encoded.occurrence_id, encoded.request_hash, encoded.body, encode(report, EmitReport, "report")),
+        *(request.source_type, request.source_key),
+        *([row.subscription_key for row in matches], [row.revision for row in matches]),
+        *columns((process_columns(each) for each in starts), _PROCESS_COLUMNS),
+        encode_projection(Projection()),
+        *columns(grant_columns(starts), _GRANT_COLUMNS),
+        *columns((delivery_columns(each) for each in planned), _DELIVERY_COLUMNS),
+        *((None,) * len(ScheduleStep._fields) if step is None else step),
+    ]
 
 
 async def _deliver(transaction: Transaction, encoded: EncodedOccurrence, occurrence_key: int) -> EmitReport:

@@ -14,7 +14,7 @@ from lash.plan.session.session import MetaRow
 from lash.plan.trigger.schedule import DueRow, ScheduleChange, ScheduleRow, Target, TickPlan, fired
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.lookup import missing
-from lash.postgres.rows.trigger.emit import emit_in
+from lash.postgres.rows.trigger.emit import ScheduleStep, emit_alone, emit_in
 from lash.sqlkit.rows import Number
 
 _MAX_PLANS: Final = 100
@@ -75,11 +75,20 @@ class PostgresScheduleRows:
         return [await fire(row) for row in due]
 
     async def fire(self, due: DueRow, decide: Callable[[ScheduleRow, int], TickPlan | None]) -> Fired | None:
-        async with self._database.transaction() as transaction:
-            facts = await transaction.one(_ScheduleFacts, "schedule_take", due.schedule_key)
-            self._note_taken(due, taken=facts is not None)
-            plan = None if facts is None or facts.row is None else decide(facts.row, facts.now_ms)
-            return None if plan is None else await _emit(transaction, due.schedule_key, plan)
+        """Fire a tick in three round trips; in a transaction if several are due, or if a fact changes meanwhile."""
+        facts = await self._database.read_one(_ScheduleFacts, "schedule_at", due.schedule_key)
+        plan = None if facts is None or facts.row is None else decide(facts.row, facts.now_ms)
+        if plan is None or facts is None or facts.row is None:
+            return None
+        if len(plan.occurrences) == 1:
+            ((tick_ms, encoded),) = plan.occurrences
+            emitted = await emit_alone(self._database, encoded, _step(facts.row, plan))
+            self._note_taken(due, taken=emitted.expected)
+            if emitted.report is not None:
+                return fired(plan, [FiredTick(tick_ms=tick_ms, report=emitted.report)])
+            if not emitted.expected:
+                return None
+        return await self._fire_in_transaction(due, decide)
 
     async def postpone(self, due: DueRow, delay_ms: int) -> int | None:
         retry = await self._database.write_one(Number, "schedule_postpone", due.schedule_key, delay_ms, repeatable=True)
@@ -93,6 +102,15 @@ class PostgresScheduleRows:
     async def prune(self, before_ms: int, limit: int) -> int:
         pruned = await self._database.write_one(Number, "schedule_prune", before_ms, limit, repeatable=True)
         return 0 if pruned is None else pruned.number
+
+    async def _fire_in_transaction(
+        self, due: DueRow, decide: Callable[[ScheduleRow, int], TickPlan | None]
+    ) -> Fired | None:
+        async with self._database.transaction() as transaction:
+            facts = await transaction.one(_ScheduleFacts, "schedule_take", due.schedule_key)
+            self._note_taken(due, taken=facts is not None)
+            plan = None if facts is None or facts.row is None else decide(facts.row, facts.now_ms)
+            return None if plan is None else await _emit(transaction, due.schedule_key, plan)
 
     def _note_taken(self, due: DueRow, *, taken: bool) -> None:
         """Report a schedule that stays due because another transaction holds it; nothing waits for that lock."""
@@ -131,6 +149,12 @@ class PostgresScheduleRows:
         if facts is None:
             raise CorruptData("query schedule_row returned no row")
         return facts
+
+
+def _step(row: ScheduleRow, plan: TickPlan) -> ScheduleStep:
+    following = (None, None) if plan.next is None else plan.next
+    known = (row.schedule_key, row.revision, row.last_tick_ms, row.next_tick_ms)
+    return ScheduleStep(*known, plan.last_tick_ms, *following)
 
 
 async def _emit(transaction: Transaction, schedule_key: int, plan: TickPlan) -> Fired:

@@ -106,6 +106,17 @@ WHERE next_fire_ms <= (SELECT :"schema".lash_now_ms())
 ORDER BY next_fire_ms, schedule_key
 LIMIT $1::bigint;
 
+-- name: schedule_at
+-- The time, and a schedule if it is still due.
+SELECT
+    clock.now_ms,
+    row(
+        s.schedule_key, s.owner_session_id, s.key, s.definition, s.enabled, s.revision, s.next_tick_ms,
+        s.next_fire_ms, s.last_tick_ms, s.created_at_ms, s.updated_at_ms
+    )
+FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock, :"schema".lash_schedules AS s
+WHERE s.schedule_key = $1::bigint AND s.next_fire_ms <= clock.now_ms;
+
 -- name: schedule_take
 -- The time, and a schedule if it is still due and not locked by another worker.
 SELECT
