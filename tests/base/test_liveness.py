@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lash.backend.liveness import current_owner, current_process, is_provably_dead
+from lash.backend.liveness import current_owner, current_process, is_provably_dead, worker_owner
 from lash.model.lease import LocalProcess
 from tests.other_user import STRANGER, needs_root, run_as
 
 replace = msgspec.structs.replace
 
-HERE = "host/pid:[4026531836]/time:[4026531834]"
-HOLDER = LocalProcess(host_id=HERE, boot_id="boot-1", pid=os.getppid(), process_start="98765")
-CLAIMANT = LocalProcess(host_id=HERE, boot_id="boot-1", pid=77, process_start="1")
+HERE = "pid:[4026531836]/time:[4026531834]"
+HOLDER = LocalProcess(host_id="h", boot_id="boot-1", pid=os.getppid(), process_start="98765", namespaces=HERE)
+CLAIMANT = LocalProcess(host_id="h", boot_id="boot-1", pid=77, process_start="1", namespaces=HERE)
 """The holder has a pid that is in use; what it is shown as is up to the tree."""
 
 
@@ -58,10 +58,11 @@ def show(proc: Path, line: str) -> None:
 def test_this_process_describes_itself(proc: Path) -> None:
     """Machine, namespaces, boot, pid and start are those of the tree."""
     assert current_process(proc) == LocalProcess(
-        host_id=f"{platform.node()}/pid:[4026531836]/time:[4026531834]",
+        host_id=platform.node(),
         boot_id="boot-1",
         pid=os.getpid(),
         process_start="5",
+        namespaces="pid:[4026531836]/time:[4026531834]",
     )
 
 
@@ -70,7 +71,7 @@ def test_a_kernel_without_time_namespaces(proc: Path) -> None:
     (proc / "self/ns/time").unlink()
     here = current_process(proc)
     assert here is not None
-    assert here.host_id == f"{platform.node()}/pid:[4026531836]/"
+    assert here.namespaces == "pid:[4026531836]/"
 
 
 @pytest.mark.parametrize("broken", ["self", "self/ns/pid", "self/status", "self/stat", "sys/kernel/random/boot_id"])
@@ -122,6 +123,7 @@ def test_a_process_without_an_identity_proves_nothing_and_is_not_proven_dead(pro
     assert is_provably_dead(None, CLAIMANT, proc) is False
     assert is_provably_dead(HOLDER, None, proc) is False
     assert is_provably_dead(HOLDER, replace(CLAIMANT, host_id="other"), proc) is False
+    assert is_provably_dead(HOLDER, replace(CLAIMANT, namespaces="other"), proc) is False
 
 
 @pytest.mark.parametrize("hidden", ["missing", "unreadable", "no /proc"])
@@ -150,6 +152,15 @@ def test_a_process_of_another_user_is_alive(child: subprocess.Popen[bytes]) -> N
         assert is_provably_dead(holder, here, Path("/nowhere")) is False
 
     assert run_as(STRANGER, look) == 0
+
+
+def test_a_worker_has_a_mark_of_presence() -> None:
+    """Workers of one process share its mark; a worker without an identity has none."""
+    first, second = worker_owner("worker"), worker_owner("worker")
+    assert first.process is not None
+    assert first.process.presence is not None
+    assert first.process == second.process
+    assert current_owner("worker").process == replace(first.process, presence=None)
 
 
 def test_every_owner_is_an_incarnation_of_its_own() -> None:

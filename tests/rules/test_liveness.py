@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from lash.model.lease import LocalProcess
-from lash.plan.liveness import PidView, SelfView, can_observe, describe, is_dead, sees_itself
+from lash.plan.liveness import PidView, SelfView, describe, in_same_namespaces, is_dead, on_same_machine, sees_itself
 
 replace = msgspec.structs.replace
 
-HERE = "host/pid:[4026531836]/time:[4026531834]"
-HOLDER = LocalProcess(host_id=HERE, boot_id="boot-1", pid=4_242, process_start="98765")
-CLAIMANT = LocalProcess(host_id=HERE, boot_id="boot-1", pid=77, process_start="1")
+HERE = "pid:[4026531836]/time:[4026531834]"
+HOLDER = LocalProcess(host_id="host", boot_id="boot-1", pid=4_242, process_start="98765", namespaces=HERE)
+CLAIMANT = LocalProcess(host_id="host", boot_id="boot-1", pid=77, process_start="1", namespaces=HERE)
 
 
 def stat_line(*, state: str = "S", threads: str = "1", start: str = "98765", command: str = "python3") -> str:
@@ -44,7 +44,7 @@ def test_a_process_describes_itself() -> None:
 
 def test_a_kernel_without_time_namespaces() -> None:
     """All processes of such a kernel count the same time."""
-    assert describe(replace(VIEW, time_namespace="")) == replace(HOLDER, host_id="host/pid:[4026531836]/")
+    assert describe(replace(VIEW, time_namespace="")) == replace(HOLDER, namespaces="pid:[4026531836]/")
 
 
 @pytest.mark.parametrize(
@@ -90,21 +90,34 @@ def test_a_proc_shows_its_reader() -> None:
     [
         (CLAIMANT, True),
         (replace(CLAIMANT, boot_id="boot-2"), False),
-        (replace(CLAIMANT, host_id=HERE.replace("host", "other")), False),
-        (replace(CLAIMANT, host_id=HERE.replace("4026531836", "4026532177")), False),
-        (replace(CLAIMANT, host_id=HERE.replace("4026531834", "4026532178")), False),
+        (replace(CLAIMANT, host_id="other"), False),
+        (replace(CLAIMANT, namespaces=HERE.replace("4026531836", "4026532177")), True),
     ],
-    ids=["same", "other boot", "other machine", "other pid namespace", "other time namespace"],
+    ids=["same", "other boot", "other machine", "other container"],
 )
-def test_only_neighbours_observe_each_other(claimant: LocalProcess, *, possible: bool) -> None:
-    """Processes observe each other on the same boot, in the same pid and time namespace."""
-    assert can_observe(HOLDER, claimant) is possible
+def test_a_machine_is_one_boot_under_one_name(claimant: LocalProcess, *, possible: bool) -> None:
+    """Another boot, or another name of the machine, leaves doubt."""
+    assert on_same_machine(HOLDER, claimant) is possible
+
+
+@pytest.mark.parametrize(
+    ("claimant", "possible"),
+    [
+        (CLAIMANT, True),
+        (replace(CLAIMANT, namespaces=HERE.replace("4026531836", "4026532177")), False),
+        (replace(CLAIMANT, namespaces=HERE.replace("4026531834", "4026532178")), False),
+    ],
+    ids=["same", "other pid namespace", "other time namespace"],
+)
+def test_pids_and_starts_are_compared_in_the_same_namespaces(claimant: LocalProcess, *, possible: bool) -> None:
+    """In another pid namespace the pid is that of another process; in another time namespace its start differs."""
+    assert in_same_namespaces(HOLDER, claimant) is possible
 
 
 @pytest.mark.parametrize(("pid", "possible"), [(0, False), (1, True)])
 def test_a_pid_that_no_process_has(pid: int, *, possible: bool) -> None:
     """Number 0 means the observer's own group of processes, and proves nothing."""
-    assert can_observe(replace(HOLDER, pid=pid), CLAIMANT) is possible
+    assert in_same_namespaces(replace(HOLDER, pid=pid), CLAIMANT) is possible
 
 
 def test_a_pid_that_is_not_in_use_is_proof() -> None:

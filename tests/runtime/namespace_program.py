@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import lash
+from lash.backend.liveness import worker_owner
 from lash.model.lease import Acquired, Busy
 
 _TTL_MS = 3_600_000
@@ -25,7 +26,7 @@ def say(word: str) -> None:
 
 async def hold(url: str) -> None:
     async with await lash.open(url) as storage:
-        claimed = await storage.leases.claim("s", lash.current_owner("holder"), ttl_ms=_TTL_MS)
+        claimed = await storage.leases.claim("s", worker_owner("holder"), ttl_ms=_TTL_MS)
         assert isinstance(claimed, Acquired)
         say("held")
         await asyncio.to_thread(sys.stdin.read)
@@ -33,7 +34,7 @@ async def hold(url: str) -> None:
 
 async def take(url: str) -> None:
     async with await lash.open(url) as storage:
-        owner = lash.current_owner("claimant")
+        owner = worker_owner("claimant")
         found = await storage.leases.claim("s", owner, ttl_ms=_TTL_MS)
         assert isinstance(found, Busy)
         taken = await storage.leases.reclaim("s", owner, observed=found.holder, ttl_ms=_TTL_MS)

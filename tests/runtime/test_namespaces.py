@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 import lash
+from tests.runtime.worker_kit import PATIENCE_S, crew
 
 pytestmark = [
     pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True),
     pytest.mark.timeout(120),
 ]
 
-PATIENCE_S = 60
 OUTER_PROC = ("unshare", "--pid", "--fork", "--kill-child")
 OWN_PROC = (*OUTER_PROC, "--mount-proc")
 OTHER_TIME = ("unshare", "--time", "--boottime", "100000", "--fork", "--kill-child")
@@ -114,7 +114,7 @@ def test_a_living_holder_in_another_time_namespace_keeps_its_lease(url: str) -> 
 
 
 def test_a_living_holder_in_another_pid_namespace_keeps_its_lease(url: str) -> None:
-    """A container's processes are not visible from another container, nor their death."""
+    """A living process in another container holds its lock of presence."""
     needs(*OWN_PROC)
     with holding(url, within=OWN_PROC):
         assert take(url, within=OWN_PROC) == "busy"
@@ -135,6 +135,37 @@ def test_a_dead_neighbour_in_a_container_is_replaced_at_once(url: str) -> None:
             os.kill(worker, signal.SIGKILL)
             holder.wait(PATIENCE_S)
         assert take(url, within=enter) == "acquired"
+
+
+def test_a_container_that_restarts_is_recognised_at_once(url: str) -> None:
+    """The next start of a container, in new namespaces, proves by the lock that its predecessor died."""
+    needs(*OWN_PROC)
+    with holding(url, within=OWN_PROC):
+        pass
+    assert take(url, within=OWN_PROC) == "acquired"
+
+
+def test_without_the_files_of_its_predecessor_a_container_waits(url: str, tmp_path: Path) -> None:
+    """A container with another file system has no proof, so the lease keeps its time."""
+    needs(*OWN_PROC)
+    with holding(url, within=OWN_PROC):
+        pass
+    assert take(url, within=("env", f"TMPDIR={tmp_path}", *OWN_PROC)) == "busy"
+
+
+async def test_a_worker_in_a_restarted_container_takes_over_at_once(backend_url: str, tmp_path: Path) -> None:
+    """The lease has minutes left when the container is killed; the next one does its work at once."""
+    needs(*OWN_PROC)
+    async with lash.App(backend_url, worker=False) as sender:
+        with crew(backend_url, tmp_path) as workers:
+            first = workers.hire(within=OWN_PROC)
+            await sender.session("s").send("hold a", key="1")
+            await workers.began("a")
+            first.kill()
+            first.wait()
+            workers.open_gate("a")
+            workers.hire(within=OWN_PROC)
+            assert await sender.session("s").ask("hold a", key="1", timeout_s=PATIENCE_S) == "did a"
 
 
 def test_a_container_that_restarts_in_the_same_namespaces_is_recognised_at_once(url: str) -> None:

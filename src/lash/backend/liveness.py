@@ -1,8 +1,8 @@
 """Whether another process of this machine is provably dead.
 
 A process is identified by its machine, boot, pid namespace, time namespace and the moment it started, so neither a
-reused pid nor a neighbouring container is mistaken for it. Whatever cannot be read counts as alive. The rules are in
-`lash.plan.liveness`.
+reused pid nor a neighbouring container is mistaken for it. A worker also holds a lock that processes in other
+namespaces can try (`presence`). Whatever cannot be read counts as alive. The rules are in `lash.plan.liveness`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,20 @@ import socket
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from lash.backend.presence import is_over, own_mark
 from lash.base.ids import new_id
 from lash.model.lease import LeaseOwner, LocalProcess
-from lash.plan.liveness import PidView, SelfView, can_observe, describe, is_dead, sees_itself
+from lash.plan.liveness import (
+    PidView,
+    SelfView,
+    describe,
+    in_same_namespaces,
+    is_dead,
+    on_same_machine,
+    sees_itself,
+)
 
 _PROC: Final = Path("/proc")
 _NO_SIGNAL: Final = 0
@@ -31,6 +42,14 @@ def current_owner(owner_id: str | None = None) -> LeaseOwner:
         incarnation_id=new_id(),
         process=current_process(),
     )
+
+
+def worker_owner(owner_id: str | None = None) -> LeaseOwner:
+    """Return `current_owner` with a mark of presence, by which the next start of a container recognises its death."""
+    owner = current_owner(owner_id)
+    if owner.process is None:
+        return owner
+    return msgspec.structs.replace(owner, process=msgspec.structs.replace(owner.process, presence=own_mark()))
 
 
 def current_process(proc: Path = _PROC) -> LocalProcess | None:
@@ -56,9 +75,11 @@ def current_process(proc: Path = _PROC) -> LocalProcess | None:
 
 def is_provably_dead(holder: LocalProcess | None, claimant: LocalProcess | None, proc: Path = _PROC) -> bool:
     """Return whether the claimant, which is this process, can observe that the holder has ended."""
-    if holder is None or claimant is None or not can_observe(holder, claimant):
+    if holder is None or claimant is None or not on_same_machine(holder, claimant):
         return False
-    return is_dead(holder, PidView(exists=_exists(holder.pid), stat=_stat_of(holder.pid, proc)))
+    if in_same_namespaces(holder, claimant):
+        return is_dead(holder, PidView(exists=_exists(holder.pid), stat=_stat_of(holder.pid, proc)))
+    return holder.presence is not None and is_over(holder.presence)
 
 
 def _exists(pid: int) -> bool:

@@ -15,6 +15,10 @@ class LocalProcess(Value, frozen=True, kw_only=True):
     boot_id: str
     pid: Count
     process_start: str
+    namespaces: str = ""
+    """The pid namespace, in which the pid counts, and the time namespace, in which the start counts."""
+    presence: str | None = None
+    """The mark of a lock that the process holds until it ends, for processes in other namespaces."""
 
 
 class LeaseOwner(Value, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Rules of liveness: how a process describes itself, and what proves that another process has ended.
 
 A pid means something only inside its pid namespace. The start of a process is counted from the boot, as the reader's
-time namespace shows it. Both namespaces are therefore part of the description, and processes that differ in one of them
-prove nothing about each other. Once a namespace is gone with all its processes, the kernel may give its number to a new
+time namespace shows it. Both namespaces are therefore part of the description, and between processes that differ in one
+of them, pids prove nothing. Once a namespace is gone with all its processes, the kernel may give its number to a new
 one; so processes with the same numbers can be compared.
 """
 
@@ -51,8 +51,13 @@ def describe(view: SelfView) -> LocalProcess | None:
         return None
     if start is None or not view.boot_id:
         return None
-    host_id = f"{view.host_name}/{view.pid_namespace}/{view.time_namespace}"
-    return LocalProcess(host_id=host_id, boot_id=view.boot_id, pid=view.pid, process_start=start)
+    return LocalProcess(
+        host_id=view.host_name,
+        boot_id=view.boot_id,
+        pid=view.pid,
+        process_start=start,
+        namespaces=f"{view.pid_namespace}/{view.time_namespace}",
+    )
 
 
 def sees_itself(pid: int, self_link: str) -> bool:
@@ -60,19 +65,24 @@ def sees_itself(pid: int, self_link: str) -> bool:
     return self_link == str(pid)
 
 
-def can_observe(holder: LocalProcess, claimant: LocalProcess) -> bool:
-    """Return whether both are on the same boot of the same machine, in the same namespaces."""
-    return holder.pid > 0 and (holder.host_id, holder.boot_id) == (claimant.host_id, claimant.boot_id)
+def on_same_machine(holder: LocalProcess, claimant: LocalProcess) -> bool:
+    """Return whether both run on the same boot of a machine of the same name."""
+    return (holder.host_id, holder.boot_id) == (claimant.host_id, claimant.boot_id)
+
+
+def in_same_namespaces(holder: LocalProcess, claimant: LocalProcess) -> bool:
+    """Return whether the holder's pid, if it has one, and its start mean the same to both."""
+    return holder.pid > 0 and holder.namespaces == claimant.namespaces
 
 
 def is_dead(holder: LocalProcess, view: PidView) -> bool:
-    """Return whether the view proves that the holder has ended; the viewer must be able to observe it.
+    """Return whether the view proves that the holder has ended; the viewer must be in the holder's namespaces.
 
     An ended first thread is proof only without other threads: they may still run.
     """
     if not view.exists:
         return True
-    fields = _fields_of(view.stat or "")
+    fields = None if view.stat is None else _fields_of(view.stat)
     if fields is None:
         return False
     if fields[_STATE] in _ENDED and fields[_THREADS] in ("0", "1"):

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
-from lash.backend.liveness import current_owner
+from lash.backend.liveness import current_owner, worker_owner
 from lash.base.clock import Clock
 from lash.base.ids import new_id
 from lash.connect.open import open_storage
 from lash.errors import ConfigError, InvalidInput, LashError, NewerSchema
+from lash.model.lease import LeaseOwner
 from lash.model.process.process import HOST, Provenance
 from lash.model.session.session import Durability
 from lash.model.trigger.trigger import EmitReport
@@ -324,11 +325,14 @@ class App:
             self._triggers.close()
             await storage.close()
             raise
-        core = self._core = Core(storage, self._definitions, current_owner(self._worker_id), self.options, self._hooks)
+        core = self._core = Core(storage, self._definitions, self._owner(), self.options, self._hooks)
         if self._with_worker:
             self._worker = Worker(core)
             self._running = asyncio.create_task(self._worker.run(), name="lash-worker")
             self._running.add_done_callback(self._worker_ended)
+
+    def _owner(self) -> LeaseOwner:
+        return worker_owner(self._worker_id) if self._with_worker else current_owner(self._worker_id)
 
     def _worker_ended(self, running: asyncio.Task[None]) -> None:
         """Report a worker that failed; the application may not be waiting for it."""
