@@ -13,6 +13,7 @@ from lash.errors import ConfigError
 from lash.postgres.engine.driver import asyncpg
 from lash.postgres.engine.errors import DRIVER_ERRORS, is_refused_setting
 from lash.postgres.engine.keepalive import keep_alive, server_keepalive
+from lash.postgres.engine.opening import Opening
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.engine.pooler import switches_backends
 
@@ -50,7 +51,8 @@ class Connections:
         self._owned = pool is None
         self._sets_after_connecting = False
         """Whether a pooler refused the session settings at the start, so that they follow in a statement."""
-        self._pool = _make_pool(options) if pool is None else pool
+        self._opening = Opening()
+        self._pool = _make_pool(options, self._opening) if pool is None else pool
         self._returning: set[asyncio.Task[None]] = set()
         self._renew_at = self._next_renewal()
         self._kept: list[PooledConnection] = []
@@ -64,7 +66,9 @@ class Connections:
             return
         if self._pool.is_closing():
             # The driver closes a pool whose first connections failed.
-            self._pool = _make_pool(self._options, set_after_connecting=self._sets_after_connecting)
+            self._pool = _make_pool(
+                self._options, self._opening, set_after_connecting=self._sets_after_connecting
+            )
         await self._pool
 
     async def set_after_connecting(self, error: BaseException) -> bool:
@@ -79,7 +83,7 @@ class Connections:
             return False
         self._sets_after_connecting = True
         self.terminate()
-        self._pool = _make_pool(self._options, set_after_connecting=True)
+        self._pool = _make_pool(self._options, self._opening, set_after_connecting=True)
         return True
 
     async def acquire(self) -> PooledConnection:
@@ -145,7 +149,7 @@ class Connections:
     async def _connect_beside(self, dsn: str) -> PlainConnection:
         options = self._options
         settings = {"application_name": options.application_name}
-        connection = await asyncpg.connect(
+        connection = await self._opening.connect(
             dsn,
             timeout=options.connect_timeout_s,
             server_settings=settings,
@@ -172,6 +176,7 @@ class Connections:
         self._release_kept(for_good=True)
         if self._returning:
             await asyncio.gather(*self._returning)
+        await self._opening.close()
         if not self._owned:
             return
         try:
@@ -222,7 +227,7 @@ def check_server(*, major: int, encoding: str, address: str) -> None:
         )
 
 
-def _make_pool(options: PostgresOptions, *, set_after_connecting: bool = False) -> AnyPool:
+def _make_pool(options: PostgresOptions, opening: Opening, *, set_after_connecting: bool = False) -> AnyPool:
     name = {"application_name": options.application_name}
     settings = session_settings(options)
 
@@ -239,6 +244,7 @@ def _make_pool(options: PostgresOptions, *, set_after_connecting: bool = False) 
         max_inactive_connection_lifetime=options.idle_lifetime_s,
         timeout=options.connect_timeout_s,
         server_settings=name if set_after_connecting else name | settings,
+        connect=opening.connect,
         init=prepare,
         reset=_do_not_reset,
         # Every named statement stays prepared, however long its text: an unprepared one costs a second round trip.
