@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -49,7 +50,10 @@ async def open_storage(
 
     ``clock`` is used on SQLite only; PostgreSQL uses its server's clock. ``on_statement`` is called with the name
     of every statement before it runs.
+
+    Raises ConfigError if no asyncio event loop is running, as under trio.
     """
+    _check_event_loop()
     # Imported here so that `import lash` stays fast.
     from lash.base.codec import describe_shapes
     from lash.plan.session.commit import CommitRules
@@ -87,6 +91,16 @@ async def open_storage(
         clock=clock or SystemClock(),
         on_statement=on_statement,
     )
+
+
+def _check_event_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigError(
+            "expected a running asyncio event loop, got none; call lash from asyncio.run(), or from anyio with its "
+            "asyncio backend. Under trio, call lash.sync in a thread: trio.to_thread.run_sync"
+        ) from None
 
 
 def _compression(name: str) -> Compression:

@@ -183,8 +183,15 @@ class Database:
         """Raise `ConfigError` unless called in the event loop and the process that opened the database."""
         if os.getpid() != self._pid:
             raise ConfigError("this storage was opened before the process forked; open a new one in the child process")
-        if asyncio.get_running_loop() is not self._loop:
-            raise ConfigError("this storage was opened in another event loop; open one in each loop")
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is not self._loop:
+            raise ConfigError(
+                "this storage was opened in another event loop, or is used from a thread without one; open one storage "
+                "in each event loop (each asyncio.run makes a new one) and use it there"
+            )
 
     def add_queries(self, queries: Mapping[str, str]) -> None:
         """Add named statements."""
