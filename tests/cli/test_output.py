@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 import lash
+from lash.model.queue import Boundary, Claim
 from tests.cli.kit import ageless, output, run, values
 from tests.cli.seed import Seeded
+from tests.contract.queue_state import joining
 from tests.factories.process import event
-from tests.factories.session import append, chain, commit, node
+from tests.factories.session import acquired, append, chain, commit, node, owner
 
 
 def test_sessions_are_listed(seeded: Seeded) -> None:
@@ -127,7 +129,7 @@ def test_lists_say_when_there_is_more(seeded: Seeded) -> None:
     cut = run("ps", "-a", "--limit", "1", url=seeded.url)
     assert len(cut.stdout.splitlines()) == 2
     assert cut.stderr == "only the first 1 are shown; --no-limit shows all\n"
-    assert run("ps", "-a", "--limit", "1", "--json", url=seeded.url).stderr == ""
+    assert run("ps", "-a", "--limit", "1", "--json", url=seeded.url).stderr == cut.stderr
     assert len(values("ps", "-a", "--limit", "1", "--no-limit", url=seeded.url)) == 2
     assert run("ps", "-a", "--limit", "2", url=seeded.url).stderr == ""
 
@@ -181,3 +183,34 @@ def test_a_long_log_is_shown_whole(backend_url: str) -> None:
 
     asyncio.run(fill())
     assert [each["sequence"] for each in values("logs", "p", url=backend_url)] == list(range(1, 1_101))
+
+
+def test_no_count_and_no_list_stops_at_a_page(backend_url: str) -> None:
+    """A queue of 1,001 batches and 101 dead letters are counted and listed whole, as a table and as JSON."""
+
+    async def fill() -> None:
+        async with await lash.open(backend_url) as storage:
+            await storage.sessions.create("s")
+            for texts in (range(101), range(1_001)):
+                await asyncio.gather(*(storage.queue.enqueue(joining(str(text))) for text in texts))
+                if len(texts) == 101:
+                    await bury_all(storage)
+
+    asyncio.run(fill())
+    (shown,) = values("sessions", "show", "s", url=backend_url)
+    assert (shown["queued"], shown["dead"]) == (1_001, 101)
+    assert len(values("queue", "ls", "s", "--no-limit", url=backend_url)) == 1_001
+    assert len(values("queue", "dead", "s", "--no-limit", url=backend_url)) == 101
+    cut = run("queue", "ls", "--limit", "1000", "--json", url=backend_url)
+    assert (len(cut.stdout.splitlines()), cut.stderr) == (
+        1_000,
+        "only the first 1,000 are shown; --no-limit shows all\n",
+    )
+
+
+async def bury_all(storage: lash.Storage) -> None:
+    """Make dead letters of everything that is queued."""
+    lease = acquired(await storage.leases.claim("s", owner("worker"), ttl_ms=60_000))
+    while isinstance(claim := await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=60_000), Claim):
+        await storage.queue.bury(claim, reason="no")
+    await storage.leases.release(lease.fence)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lash.cli.table import Column, draw, plainly
-from lash.cli.text import age, clean, json_text, moment, plural, shortened, size, width_of
+from lash.cli.output import Line, escaped, json_line, one_line
+from lash.cli.table import Column, draw
+from lash.cli.text import age, moment, plural, shortened, size, width_of
 from lash.cli.url import redacted, scrub, without_password
 from lash.model.process.process import Projection
 
@@ -69,10 +70,10 @@ def test_counts_have_their_noun() -> None:
 
 def test_harmless_text_is_left_alone() -> None:
     """Letters of all languages and emoji stay; cursor movement and invisible characters are escaped."""
-    assert clean("grüße 你好 👨‍👩‍👧 نمی‌خواهم") == "grüße 你好 👨‍👩‍👧 نمی‌خواهم"
-    assert clean("a\tb\nc\rd") == "a b c d"
-    assert clean("a\nb", keep_lines=True) == "a\nb"
-    assert clean("\x1b[0m\x00\u202e\u200b\x9b") == "\\x1b[0m\\x00\\u202e\\u200b\\x9b"
+    assert escaped("grüße 你好 👨‍👩‍👧 نمی‌خواهم") == "grüße 你好 👨‍👩‍👧 نمی‌خواهم"
+    assert one_line("a\tb\nc\rd") == "a b c d"
+    assert escaped("a\tb\nc\rd") == "a\tb\\nc\\rd"
+    assert escaped("\x1b[0m\x00\u202e\u200b\x9b") == "\\x1b[0m\\x00\\u202e\\u200b\\x9b"
 
 
 def test_widths_count_columns() -> None:
@@ -81,10 +82,19 @@ def test_widths_count_columns() -> None:
     assert [shortened("abcdef", 4), shortened("你好吗", 4), shortened("abc", 3)] == ["abc…", "你…", "abc"]
 
 
+def drawn(columns: tuple[Column, ...], rows: list[tuple[str, ...]], width: int | None = None) -> list[str]:
+    """Return the lines of a table as texts."""
+    return [_text(line) for line in draw(columns, rows, width=width)]
+
+
+def _text(line: Line) -> str:
+    return line if isinstance(line, str) else "".join(piece.text for piece in line)
+
+
 def test_tables_align_wide_letters() -> None:
     """Columns start at the same position, whatever precedes them."""
     columns = (Column("NAME"), Column("N", right=True), Column("TEXT", stretch=True))
-    assert draw(columns, [("你好", "7", "x"), ("a", "10", "")], width=None, paint=plainly) == [
+    assert drawn(columns, [("你好", "7", "x"), ("a", "10", "")]) == [
         "NAME    N   TEXT",
         "你好    7   x",
         "a      10   -",
@@ -94,15 +104,15 @@ def test_tables_align_wide_letters() -> None:
 def test_narrow_tables_cut_what_stretches() -> None:
     """The widest text is cut first, down to a minimum; other columns keep their width."""
     columns = (Column("ID"), Column("A", stretch=True), Column("B", stretch=True))
-    (_heading, line) = draw(columns, [("i" * 10, "a" * 30, "b" * 50)], width=60, paint=plainly)
+    (_heading, line) = drawn(columns, [("i" * 10, "a" * 30, "b" * 50)], width=60)
     assert line == f"{'i' * 10}   {'a' * 21}…   {'b' * 21}…"
-    (_heading, line) = draw(columns, [("i" * 10, "a" * 30, "b" * 50)], width=5, paint=plainly)
+    (_heading, line) = drawn(columns, [("i" * 10, "a" * 30, "b" * 50)], width=5)
     assert line == f"{'i' * 10}   {'a' * 11}…   {'b' * 11}…"
 
 
 def test_json_has_every_field() -> None:
     """JSON includes fields with default values, which the stored form omits."""
-    assert json_text(Projection()).startswith('{"status":"running","outcome":null,"wait":null,')
+    assert json_line(Projection()).startswith('{"status":"running","outcome":null,"wait":null,')
 
 
 @pytest.mark.parametrize(

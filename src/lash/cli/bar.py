@@ -9,11 +9,12 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
+from lash.cli.output import ERASE, write
+
 _WIDEST: Final = 36
 _NARROWEST: Final = 5
 _PAUSE_S: Final = 0.1
 """The pause between two drawings."""
-_ERASE: Final = "\r\x1b[K"
 _FALLBACK_COLUMNS: Final = 80
 
 
@@ -39,8 +40,7 @@ class Bar:
 
     def erase(self) -> None:
         if self._shows and self._drawn_at_s:
-            sys.stderr.write(_ERASE)
-            sys.stderr.flush()
+            write(sys.stderr, before=ERASE, end="")
             self._drawn_at_s = 0.0
 
     def _is_due(self, label: str, *, is_last: bool) -> bool:
@@ -56,8 +56,7 @@ class Bar:
         room = _columns() - 1
         inside = min(_WIDEST, room - len(label) - len(tail) - 4)
         line = f"{label}{tail}" if inside < _NARROWEST else f"{label}  [{self._inside(inside, share)}]{tail}"
-        sys.stderr.write(_ERASE + line[:room])
-        sys.stderr.flush()
+        write(sys.stderr, line[:room], before=ERASE, end="")
 
     def _inside(self, width: int, share: float | None) -> str:
         if share is not None:

@@ -22,4 +22,4 @@ def completion(shell: Shell, kind: str) -> None:
 
     made = get_completion_class(kind)
     assert made is not None
-    shell.line(made(root, {}, "lash", "_LASH_COMPLETE").source())
+    shell.text(made(root, {}, "lash", "_LASH_COMPLETE").source())

@@ -25,7 +25,8 @@ _PACKAGES: Final = ("msgspec", "apsw", "jsonschema-rs", "cronsim", "click")
 _EXTRAS: Final = {"asyncpg": "postgres", "obstore": "s3"}
 _SKEW_NOTED_MS: Final = 1_000
 _FREE_NOTED: Final = 512 * 1024 * 1024
-_DEAD_LETTERS_COUNTED: Final = 100
+_COUNTED: Final = 100
+"""Dead letters and ready sessions are counted up to here."""
 
 
 class Check(NamedTuple):
@@ -164,12 +165,15 @@ async def _contents(storage: Storage) -> AsyncIterator[Check]:
     yield Check("schema", "ok", "as this version expects")
     yield _durability(storage)
     yield await _clock(storage)
-    letters = await storage.queue.dead(limit=_DEAD_LETTERS_COUNTED)
-    many = " or more" if len(letters) == _DEAD_LETTERS_COUNTED else ""
-    detail = f"{len(letters)}{many}; see lash queue dead" if letters else "none"
+    letters = await storage.queue.dead(limit=_COUNTED)
+    detail = f"{_many(len(letters))}; see lash queue dead" if letters else "none"
     yield Check("dead letters", "warn" if letters else "ok", detail)
-    ready = await storage.queue.ready_sessions(limit=_DEAD_LETTERS_COUNTED)
-    yield Check("ready sessions", "ok", f"{len(ready)} with unclaimed work")
+    ready = await storage.queue.ready_sessions(limit=_COUNTED)
+    yield Check("ready sessions", "ok", f"{_many(len(ready))} with unclaimed work")
+
+
+def _many(count: int) -> str:
+    return f"{count} or more" if count == _COUNTED else str(count)
 
 
 async def _server(shell: Shell, storage: Storage) -> AsyncIterator[Check]:

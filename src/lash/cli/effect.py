@@ -8,9 +8,10 @@ import click
 
 from lash.cli import pages
 from lash.cli.command import Group, command, limited
+from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import age, json_text
+from lash.cli.text import age
 
 if TYPE_CHECKING:
     from lash.model.effect import EffectRecord, ExecutionScope
@@ -80,7 +81,7 @@ def _pages(storage: Storage, scope: ExecutionScope) -> pages.Fetch[EffectRecord]
 
 def _row(record: EffectRecord) -> tuple[str, ...]:
     error = record.error
-    outcome = json_text(record.outcome) if error is None else f"{error.code}: {error.message}"
+    outcome = json_line(record.outcome) if error is None else f"{error.code}: {error.message}"
     kind = type(record.envelope.command).__struct_config__.tag
     return (
         record.envelope.replay_key,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lash.cli.command import command, json_argument
+from lash.cli.output import json_line
 from lash.cli.shell import Shell
-from lash.cli.text import clean, json_text, moment
+from lash.cli.text import moment
 
 if TYPE_CHECKING:
     from lash.model.process.event import ProcessEvent
@@ -60,15 +61,18 @@ async def _show_after(shell: Shell, storage: Storage, process_id: str, after: in
     while True:
         found = await storage.events.after(process_id, after, limit=_PAGE)
         shown = [event for event in found if event_type in (None, event.event_type)]
-        shell.lines(json_text(event) if shell.json else _line(event) for event in shown)
+        if shell.json:
+            shell.values(shown)
+        else:
+            shell.lines(map(_line, shown))
         after = found[-1].sequence if found else after
         if len(found) < _PAGE:
             return after
 
 
 def _line(event: ProcessEvent) -> str:
-    payload = "" if event.payload is None else f"  {clean(json_text(event.payload))}"
-    return f"{moment(event.occurred_at_ms)}  {event.sequence:>4}  {clean(event.event_type)}{payload}"
+    payload = "" if event.payload is None else f"  {json_line(event.payload)}"
+    return f"{moment(event.occurred_at_ms)}  {event.sequence:>4}  {event.event_type}{payload}"
 
 
 @command(
@@ -88,4 +92,4 @@ async def signal(shell: Shell, process_id: str, name: str, payload: str, key: st
     async with shell.storage() as storage:
         sent = await storage.events.signal(process_id, name, signal_id=key or new_id(), payload=value)
     said = "was sent before as" if sent.replayed else "is"
-    shell.done(clean(f"signal {name} {said} event {sent.event.sequence} of {process_id}"), sent)
+    shell.done(f"signal {name} {said} event {sent.event.sequence} of {process_id}", sent)

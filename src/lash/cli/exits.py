@@ -84,6 +84,9 @@ def explain(error: BaseException) -> tuple[int, str]:
             return (error.code if isinstance(error.code, int) else ERROR), ""
         case LashError():
             return code_of(error), _lash_line(error)
+        case UnicodeEncodeError():
+            # Python keeps other bytes of an argument as half characters, which no database takes.
+            return USAGE, "expected arguments in UTF-8, got other bytes"
         case MemoryError() | OSError():
             return ERROR, _one_line(f"{error}")
     return ERROR, _one_line(f"bug in lash: {type(error).__name__}: {error} (--debug shows the traceback)")

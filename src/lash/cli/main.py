@@ -8,6 +8,8 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Final
 
+from lash.cli.output import write
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -30,7 +32,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         import click  # noqa: F401 (imported here, so that its absence can be explained)
     except ImportError:
-        sys.stderr.write("lash: the lash command needs click: pip install 'click>=8.1'\n")
+        write(sys.stderr, "lash: the lash command needs click: pip install 'click>=8.1'")
         return 1
     from lash.cli.shell import Shell
 
@@ -63,7 +65,7 @@ def _run(shell: Shell, arguments: list[str] | None) -> int:
 
 def _write_error(text: str) -> None:
     with contextlib.suppress(OSError):
-        sys.stderr.write(text + "\n")
+        write(sys.stderr, *text.split("\n"))
 
 
 def _flushed(code: int) -> int:

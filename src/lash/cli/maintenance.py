@@ -14,7 +14,7 @@ from lash.cli.exits import CommandFailed
 from lash.cli.session import session_pages
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import clean, plural, size
+from lash.cli.text import plural, size
 
 if TYPE_CHECKING:
     from lash.model.maintenance import GarbageCount, GarbageReport, NounSize
@@ -173,18 +173,18 @@ async def _findings(shell: Shell, storage: Storage) -> AsyncIterator[tuple[str, 
         async for summary in pages.each(session_pages(storage)):
             ids.append(summary.meta.session_id)  # noqa: PERF401 (those before a damaged one are kept)
     except CorruptData as error:
-        yield "sessions", clean(f"{error}; those behind it were not read")
+        yield "sessions", f"{error}; those behind it were not read"
     async with busy("check the file"):
         problems = await file_problems(shell.url)
     for problem in problems:
-        yield "file", clean(problem)
+        yield "file", problem
     with shell.progress("check", len(ids)) as step:
         for session_id in ids:
             async for problem in session_problems(storage, session_id):
-                yield clean(f"session {session_id}"), clean(problem)
+                yield f"session {session_id}", problem
             step(1)
     async for where, problem in listed_problems(storage):
-        yield clean(where), clean(problem)
+        yield where, problem
     async for problem in garbage_problems(storage):
         yield "garbage", problem
 
@@ -199,7 +199,7 @@ async def backup(shell: Shell, target: str) -> None:
     from lash.cli.backup import copy_storage
 
     copied = await copy_storage(shell, target)
-    shell.done(clean(f"copied {size(copied)} to {target}, verified"), {"file": target, "bytes": copied})
+    shell.done(f"copied {size(copied)} to {target}, verified", {"file": target, "bytes": copied})
 
 
 @command("restore", "lash db restore agents-backup.db --url sqlite:///restored.db --yes", group=db)
@@ -215,7 +215,7 @@ async def restore(shell: Shell, source: str, dry_run: bool, yes: bool) -> None: 
     kept = await restore_storage(shell, source, dry_run=dry_run, yes=yes)
     said = f"{'would restore' if dry_run else 'restored'} {shell.shown_url} from {source}"
     beside = "" if kept is None else f"; the old file {'would be' if dry_run else 'is'} kept as {kept}"
-    shell.done(clean(said + beside), {"url": shell.shown_url, "file": source, "kept": kept, "dry_run": dry_run})
+    shell.done(said + beside, {"url": shell.shown_url, "file": source, "kept": kept, "dry_run": dry_run})
 
 
 @command("copy", "lash db copy sqlite:///copy.db", group=db)
@@ -233,8 +233,8 @@ async def copy(shell: Shell, target: str) -> None:
         shell.value(report)
     else:
         for said, counts in (("copied", report.copied), ("already there", report.skipped)):
-            shell.lines(clean(f"{said}: {count:,} {noun}") for noun, count in counts.items() if count)
-        shell.lines(clean(f"not copied: {count:,} {noun}") for noun, count in report.never_copied.items() if count)
+            shell.lines(f"{said}: {count:,} {noun}" for noun, count in counts.items() if count)
+        shell.lines(f"not copied: {count:,} {noun}" for noun, count in report.never_copied.items() if count)
     if not report.is_complete:
         first = report.refused[0]
         raise CommandFailed(exits.CONFLICT, f"{len(report.refused):,} objects were refused; the first: {first}")
@@ -255,6 +255,6 @@ async def move(shell: Shell, target: str) -> None:
     if shell.json:
         shell.value(report)
         return
-    shell.lines(clean(f"{table.removeprefix('lash_')}: {count:,}") for table, count in report.rows.items() if count)
+    shell.lines(f"{table.removeprefix('lash_')}: {count:,}" for table, count in report.rows.items() if count)
     before = f", {report.resumed_at:,} of them by an earlier run" if report.resumed_at else ""
     shell.lines([f"moved {sum(report.rows.values()):,} rows, counted in both storages{before}"])

@@ -24,11 +24,20 @@ async def first(fetch: Fetch[T], shell: Shell, limit: int, *, everything: bool) 
         page, cursor = await fetch(wanted, cursor)
         items.extend(page)
         if not everything and len(items) > limit:
-            if not shell.json:
-                shell.note(f"only the first {limit:,} are shown; --no-limit shows all")
+            say_more(shell, limit)
             return items[:limit]
         if cursor is None:
             return items
+
+
+def say_more(shell: Shell, limit: int) -> None:
+    """Write a note that the list goes on, to standard error: it does not disturb a program that reads the output."""
+    shell.note(f"only the first {limit:,} are shown; --no-limit shows all")
+
+
+async def count(fetch: Fetch[T]) -> int:
+    """Return how many items there are in all."""
+    return sum([1 async for _ in each(fetch)])
 
 
 async def each(fetch: Fetch[T]) -> AsyncIterator[T]:

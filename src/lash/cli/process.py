@@ -11,7 +11,7 @@ from lash.cli.command import command, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import age, clean, plain
+from lash.cli.text import age, plain
 
 if TYPE_CHECKING:
     from lash.model.process.process import ProcessFilter, ProcessRecord
@@ -125,7 +125,7 @@ async def _cancel_process(shell: Shell, storage: Storage, process_id: str, reaso
     if record is not None and record.is_terminal:
         raise CommandFailed(exits.CONFLICT, f"process {process_id!r} has already ended: {record.status.value}")
     record = await storage.processes.request_cancel(process_id, reason=reason)
-    shell.done(clean(f"asked process {process_id} to stop"), process_fields(record))
+    shell.done(f"asked process {process_id} to stop", process_fields(record))
 
 
 async def _cancel_turn(shell: Shell, storage: Storage, session_id: str, reason: str) -> None:
@@ -133,4 +133,4 @@ async def _cancel_turn(shell: Shell, storage: Storage, session_id: str, reason: 
 
     if not await SessionHandle(storage, session_id).cancel(reason):
         raise CommandFailed(exits.CONFLICT, f"session {session_id!r} has no running turn")
-    shell.done(clean(f"asked the turn of session {session_id} to stop"), {"session_id": session_id, "cancelled": True})
+    shell.done(f"asked the turn of session {session_id} to stop", {"session_id": session_id, "cancelled": True})

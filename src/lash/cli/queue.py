@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -10,10 +11,11 @@ import click
 from lash.cli import exits, pages
 from lash.cli.command import Group, command, deletes, limited
 from lash.cli.exits import CommandFailed
-from lash.cli.session import session_pages
+from lash.cli.output import json_line
+from lash.cli.session import dead_pages, session_pages
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import age, clean, json_text, plural
+from lash.cli.text import age, plural
 
 if TYPE_CHECKING:
     from lash.model.queue import Batch, DeadLetter, Payload
@@ -53,25 +55,37 @@ async def list_queue(shell: Shell, session_id: str | None, limit: int, everythin
     """
     async with shell.storage() as storage:
         found: list[tuple[Batch, bool]] = []
-        if session_id is not None:
-            found = await _of_session(storage, session_id)
-        else:
-            async for summary in pages.each(session_pages(storage)):
-                found.extend(await _of_session(storage, summary.meta.session_id))
-                if len(found) > limit and not everything:
-                    break
+        async for item in _queued(storage, session_id):
+            found.append(item)
+            if len(found) > limit and not everything:
+                break
     if len(found) > limit and not everything:
         found = found[:limit]
-        if not shell.json:
-            shell.note(f"only the first {limit:,} are shown; --no-limit shows all of them")
+        pages.say_more(shell, limit)
     shell.table(_COLUMNS, found, _row, nothing="no queued work", value=_fields)
 
 
-async def _of_session(storage: Storage, session_id: str) -> list[tuple[Batch, bool]]:
-    """Return the queued batches of a session, each with whether a claim holds it."""
-    queued = await storage.queue.list(session_id)
-    free = {batch.batch_id for batch in await storage.queue.list_pending(session_id)} if queued else set()
-    return [(batch, batch.batch_id not in free) for batch in queued]
+async def _queued(storage: Storage, session_id: str | None) -> AsyncIterator[tuple[Batch, bool]]:
+    """Yield the queued batches of a session, or of all, each with whether a claim holds it."""
+    if session_id is not None:
+        async for item in pages.each(_queue_pages(storage, session_id)):
+            yield item
+        return
+    async for summary in pages.each(session_pages(storage)):
+        async for item in pages.each(_queue_pages(storage, summary.meta.session_id)):
+            yield item
+
+
+def _queue_pages(storage: Storage, session_id: str) -> pages.Fetch[tuple[Batch, bool]]:
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[tuple[Batch, bool], ...], str | None]:
+        after_seq = int(cursor or 0)
+        queued = await storage.queue.list(session_id, limit=limit, after_seq=after_seq)
+        pending = await storage.queue.list_pending(session_id, limit=limit, after_seq=after_seq) if queued else ()
+        free = {batch.batch_id for batch in pending}
+        items = tuple((batch, batch.batch_id not in free) for batch in queued)
+        return items, str(queued[-1].seq) if len(queued) == limit else None
+
+    return fetch
 
 
 def _state(batch: Batch, claimed: bool) -> str:  # noqa: FBT001 (a pair that belongs together)
@@ -119,7 +133,7 @@ def _text(payload: Payload) -> str:
     if isinstance(payload, SessionCommand):
         return payload.command
     if isinstance(payload, ProcessWake):
-        return payload.input if isinstance(payload.input, str) else json_text(payload.input)
+        return payload.input if isinstance(payload.input, str) else json_line(payload.input)
     return " ".join(item.text if isinstance(item, TextItem) else f"[{item.attachment.id}]" for item in payload.items)
 
 
@@ -129,17 +143,8 @@ def _text(payload: Payload) -> str:
 async def dead(shell: Shell, session_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001 (click's)
     """List dead letters, the oldest first: input whose turns failed permanently."""
     async with shell.storage() as storage:
-        found = await pages.first(_dead_pages(storage, session_id), shell, limit, everything=everything)
+        found = await pages.first(dead_pages(storage, session_id), shell, limit, everything=everything)
     shell.table(_DEAD_COLUMNS, found, _dead_row, nothing="no dead letters")
-
-
-def _dead_pages(storage: Storage, session_id: str | None) -> pages.Fetch[DeadLetter]:
-    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[DeadLetter, ...], str | None]:
-        after = None if cursor is None else int(cursor)
-        page = await storage.queue.dead(session_id=session_id, limit=limit, after=after)
-        return page, str(page[-1].position) if len(page) == limit else None
-
-    return fetch
 
 
 def _dead_row(letter: DeadLetter) -> tuple[str, ...]:
@@ -163,7 +168,7 @@ async def requeue(shell: Shell, session_id: str, batch_ids: tuple[str, ...], eve
     async with shell.storage() as storage:
         for batch_id in await _chosen(storage, session_id, batch_ids, everything=everything):
             batch = await storage.queue.requeue(session_id, batch_id)
-            shell.done(clean(f"requeued {batch_id}"), batch)
+            shell.done(f"requeued {batch_id}", batch)
 
 
 @command(
@@ -190,21 +195,21 @@ async def discard(
         if dry_run:
             for batch_id in chosen:
                 fields = {"session_id": session_id, "batch_id": batch_id, "discarded": False}
-                shell.done(clean(f"would discard {batch_id}"), fields)
+                shell.done(f"would discard {batch_id}", fields)
             return
         if chosen:
             shell.confirm(f"Discard {plural(len(chosen), 'dead letter')} permanently?", yes=yes)
         for batch_id in chosen:
             gone = await storage.queue.discard(session_id, batch_id)
             fields = {"session_id": session_id, "batch_id": batch_id, "discarded": gone}
-            shell.done(clean(f"discarded {batch_id}"), fields)
+            shell.done(f"discarded {batch_id}", fields)
 
 
 async def _chosen(storage: Storage, session_id: str, batch_ids: tuple[str, ...], *, everything: bool) -> list[str]:
     """Return the chosen dead letters; raise if one does not exist."""
     if bool(batch_ids) == everything:
         raise click.UsageError("name dead letters, or use --all")
-    there = [letter.batch.batch_id async for letter in pages.each(_dead_pages(storage, session_id))]
+    there = [letter.batch.batch_id async for letter in pages.each(dead_pages(storage, session_id))]
     missing = [batch_id for batch_id in batch_ids if batch_id not in there]
     if missing:
         raise CommandFailed(exits.NOT_FOUND, f"session {session_id!r} has no dead letter {missing[0]!r}")

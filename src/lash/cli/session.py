@@ -9,11 +9,13 @@ import click
 from lash.cli import exits, pages
 from lash.cli.command import Group, command, deletes, limited
 from lash.cli.exits import CommandFailed
+from lash.cli.output import Piece, json_line, one_line
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import age, clean, moment, plain, plural, shortened, size, width_of
+from lash.cli.text import age, moment, plain, plural, shortened, size, width_of
 
 if TYPE_CHECKING:
+    from lash.model.queue import Batch, DeadLetter
     from lash.model.session.node import Node
     from lash.model.session.session import SessionMeta, SessionRead, SessionSummary
     from lash.stores.storage import Storage
@@ -27,6 +29,8 @@ _COLUMNS: Final = (
     Column("FIRST MESSAGE", stretch=True),
 )
 _LAST: Final = 20
+_FACT_WIDTH: Final = 14
+"""Between the start of a fact's name and its text, without the colon."""
 
 
 @click.group(cls=Group)
@@ -47,6 +51,23 @@ def session_pages(storage: Storage) -> pages.Fetch[SessionSummary]:
     async def fetch(limit: int, cursor: str | None) -> tuple[tuple[SessionSummary, ...], str | None]:
         page = await storage.sessions.list(limit=limit, cursor=cursor)
         return page.sessions, page.next_cursor
+
+    return fetch
+
+
+def batch_pages(storage: Storage, session_id: str) -> pages.Fetch[Batch]:
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[Batch, ...], str | None]:
+        page = await storage.queue.list(session_id, limit=limit, after_seq=int(cursor or 0))
+        return page, str(page[-1].seq) if len(page) == limit else None
+
+    return fetch
+
+
+def dead_pages(storage: Storage, session_id: str | None) -> pages.Fetch[DeadLetter]:
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[DeadLetter, ...], str | None]:
+        after = None if cursor is None else int(cursor)
+        page = await storage.queue.dead(session_id=session_id, limit=limit, after=after)
+        return page, str(page[-1].position) if len(page) == limit else None
 
     return fetch
 
@@ -77,8 +98,8 @@ async def show(shell: Shell, session_id: str, last: int, everything: bool) -> No
         meta = await session.meta()
         read = await session.load(ActivePath(last=None if everything else last))
         holder = await storage.leases.holder(session_id)
-        queued = await storage.queue.list(session_id)
-        dead = await storage.queue.dead(session_id=session_id)
+        queued = await pages.count(batch_pages(storage, session_id))
+        dead = await pages.count(dead_pages(storage, session_id))
     if shell.json:
         # The token of the lease is left out: with it a reader could act as the worker.
         owner = None if holder is None else {"owner_id": holder.owner.owner_id, "expires_at_ms": holder.expires_at_ms}
@@ -88,19 +109,22 @@ async def show(shell: Shell, session_id: str, last: int, everything: bool) -> No
                 "head": None if read is None else read.head,
                 "usage": () if read is None else read.usage,
                 "lease": owner,
-                "queued": len(queued),
-                "dead": len(dead),
+                "queued": queued,
+                "dead": dead,
                 "nodes": () if read is None else read.graph.nodes,
             }
         )
         return
     held = "-" if holder is None else f"{holder.owner.owner_id}, until {moment(holder.expires_at_ms)}"
-    facts = [*_facts(meta, read), ("worker", held), ("queued", str(len(queued))), ("dead letters", str(len(dead)))]
-    shell.lines(f"{shell.paint(f'{name}:', 'heading'):<14} {clean(text)}" for name, text in facts)
+    facts = [*_facts(meta, read), ("worker", held), ("queued", str(queued)), ("dead letters", str(dead))]
+    width = max(len(name) for name, _ in facts) + 2
+    shell.lines(
+        (Piece(f"{name}:", "heading"), Piece(" " * (width - len(name)) + one_line(text))) for name, text in facts
+    )
     for node in () if read is None else read.graph.nodes:
         shell.line()
-        shell.line(f"{shell.paint(speaker(node), 'heading')}  {clean(node.node_id)}")
-        shell.line(clean(content(node), keep_lines=True))
+        shell.line((Piece(speaker(node), "heading"), Piece(f"  {node.node_id}")))
+        shell.text(content(node))
 
 
 def _facts(meta: SessionMeta, read: SessionRead | None) -> list[tuple[str, str]]:
@@ -149,15 +173,14 @@ def speaker(node: Node) -> str:
 
 def content(node: Node) -> str:
     """Return the text of a node."""
-    from lash.cli.text import json_text
     from lash.model.session.node import MessageEntry, PluginEntry
 
     match node.entry:
         case MessageEntry(message=message):
             return "\n".join(part.content or f"[{part.kind.value}]" for part in message.parts)
         case PluginEntry(body=body):
-            return json_text(body)
-    return json_text(node.entry.payload)
+            return json_line(body)
+    return json_line(node.entry.payload)
 
 
 @command("tree", "lash sessions tree support-42", group=sessions)
@@ -181,10 +204,10 @@ async def tree(shell: Shell, session_id: str) -> None:
             fields = {"depth": line.depth, "active": line.active, "head": line.leaf}
             shell.value({**_node_fields(line.node), **fields})
         return
-    shell.line(shell.paint(f"{clean(session_id)}  revision {read.head.revision}  {clean(relation(meta))}", "heading"))
+    shell.line((Piece(f"{session_id}  revision {read.head.revision}  {relation(meta)}", "heading"),))
     for line in tree_lines(read.graph, signs):
         room = None if shell.width is None else shell.width - width_of(line.lead) - 2 - (9 if line.leaf else 0)
-        shell.line(render(line, lambda node, room=room: _described(node, room), signs, shell.paint))  # type: ignore[misc]
+        shell.line(render(line, lambda node, room=room: _described(node, room), signs))  # type: ignore[misc]
 
 
 def _node_fields(node: Node) -> dict[str, object]:
@@ -198,7 +221,7 @@ def _node_fields(node: Node) -> dict[str, object]:
 
 
 def _described(node: Node, room: int | None) -> str:
-    text = f"{clean(node.node_id)}  {clean(speaker(node))}: {clean(content(node))}"
+    text = one_line(f"{node.node_id}  {speaker(node)}: {content(node)}")
     return text if room is None else shortened(text, max(room, 1))
 
 
@@ -217,7 +240,7 @@ async def fork(shell: Shell, source: str, new: str, node_id: str | None, name: s
     async with shell.storage() as storage:
         made = await storage.sessions.fork(source, new, node_id=node_id, name=name)
     said = f"forked {source} as {new}" if made.created else f"{new} is already a fork of {source}"
-    shell.done(clean(said), made)
+    shell.done(said, made)
 
 
 @command("rm", "lash sessions rm support-42 --dry-run", "lash sessions rm support-42 --yes", group=sessions)
@@ -240,24 +263,22 @@ async def remove(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes:
         shell.confirm(f"Delete {plural(len(wanted), 'session')} ({_named(wanted)}) permanently?", yes=yes)
         for session_id in wanted:
             removed = await storage.sessions.delete(session_id)
-            shell.done(clean(f"deleted {session_id}"), {"session_id": session_id, "deleted": removed})
+            shell.done(f"deleted {session_id}", {"session_id": session_id, "deleted": removed})
 
 
 async def _tell_what_goes(shell: Shell, storage: Storage, session_id: str) -> None:
     head = await storage.session(session_id).head()
-    queued = await storage.queue.list(session_id)
+    queued = await pages.count(batch_pages(storage, session_id))
     nodes = 0 if head is None else head.node_count
     holder = await storage.leases.holder(session_id)
-    fields = {"session_id": session_id, "deleted": False, "nodes": nodes, "queued": len(queued)}
+    fields = {"session_id": session_id, "deleted": False, "nodes": nodes, "queued": queued}
     busy = "" if holder is None else f"; {holder.owner.owner_id} works on it"
-    said = (
-        f"would delete {session_id}: {plural(nodes, 'node')}, {plural(len(queued), 'queued batch', 'queued batches')}"
-    )
-    shell.done(clean(said + busy), plain(fields))
+    said = f"would delete {session_id}: {plural(nodes, 'node')}, {plural(queued, 'queued batch', 'queued batches')}"
+    shell.done(said + busy, plain(fields))
 
 
 def _named(session_ids: list[str]) -> str:
-    return clean(", ".join(repr(each) for each in session_ids))
+    return ", ".join(repr(each) for each in session_ids)
 
 
 @command(
@@ -279,7 +300,7 @@ async def export(shell: Shell, session_id: str, target: str, with_queue: bool) -
     exported = await export_to(shell, session_id, target, with_queue=with_queue)
     if target != "-":
         said = f"exported {session_id} to {target}: {plural(exported.counts.nodes, 'node')}, {size(exported.bytes)}"
-        shell.done(clean(said), exported)
+        shell.done(said, exported)
 
 
 @command(
@@ -301,4 +322,4 @@ async def import_(shell: Shell, source: str, session_id: str | None) -> None:
     imported = await import_from(shell, source, session_id)
     verb = "imported" if imported.created else "there already:"
     said = f"{verb} {imported.session_id}, {plural(imported.counts.nodes, 'node')}"
-    shell.done(clean(said), imported)
+    shell.done(said, imported)

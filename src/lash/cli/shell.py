@@ -16,8 +16,8 @@ import click
 from lash.cli import exits
 from lash.cli.bar import drawn
 from lash.cli.exits import CommandFailed, OutputClosed
-from lash.cli.table import Column, colour, draw, plainly
-from lash.cli.text import json_text
+from lash.cli.output import Line, json_line, write
+from lash.cli.table import Column, draw
 from lash.cli.url import is_postgres, redacted, scrub, sqlite_path
 
 if TYPE_CHECKING:
@@ -102,31 +102,35 @@ class Shell:
             return False
         return True
 
-    def paint(self, text: str, word: str) -> str:
-        """Return a text in the colour of a state, if there are colours."""
-        return colour(text, word) if self.coloured else plainly(text, word)
-
-    def line(self, text: str = "") -> None:
+    def line(self, line: Line = "") -> None:
         """Write a line to standard output and flush it; raise OutputClosed if the reader has closed it."""
+        self.lines((line,))
+
+    def lines(self, lines: Iterable[Line]) -> None:
+        """Write lines to standard output together."""
+        written = tuple(lines)
+        if not written:
+            return
         try:
-            sys.stdout.write(text + "\n")
-            sys.stdout.flush()
+            write(sys.stdout, *written, coloured=self.coloured)
         except BrokenPipeError:
             raise OutputClosed from None
 
-    def lines(self, lines: Iterable[str]) -> None:
-        """Write lines to standard output together."""
-        text = "\n".join(lines)
-        if text:
-            self.line(text)
+    def text(self, text: str) -> None:
+        """Write a text that may have several lines."""
+        self.lines(text.replace("\r\n", "\n").split("\n"))
 
     def value(self, value: object) -> None:
         """Write one line of JSON."""
-        self.line(json_text(value))
+        self.values((value,))
+
+    def values(self, values: Iterable[object]) -> None:
+        """Write a line of JSON for each value."""
+        self.lines(json_line(value, sys.stdout.encoding) for value in values)
 
     def note(self, text: str) -> None:
         """Write a note for people to standard error."""
-        sys.stderr.write(self.scrubbed(text) + "\n")
+        write(sys.stderr, self.scrubbed(text))
 
     def done(self, text: str, value: object) -> None:
         """Report the result: a line for people, or a value for programs."""
@@ -146,9 +150,9 @@ class Shell:
     ) -> None:
         """Show items as a table, or as a line of JSON each; ``nothing`` is the note for an empty list."""
         if self.json:
-            self.lines(json_text(item if value is None else value(item)) for item in items)
+            self.values(item if value is None else value(item) for item in items)
         elif items:
-            self.lines(draw(columns, [row(item) for item in items], width=self.width, paint=self.paint))
+            self.lines(draw(columns, [row(item) for item in items], width=self.width))
         else:
             self.note(nothing)
 
@@ -197,8 +201,7 @@ def _agreed(question: str) -> bool:
     Read without line editing, during whose setup Ctrl-C would be lost.
     """
     while True:
-        sys.stderr.write(f"{question} [y/N]: ")
-        sys.stderr.flush()
+        write(sys.stderr, f"{question} [y/N]: ", end="")
         answer = sys.stdin.readline()
         if answer.strip().casefold() in ("y", "yes"):
             return True

@@ -38,28 +38,6 @@ def plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def json_text(value: object) -> str:
-    """Return one line of JSON."""
-    import msgspec
-
-    return msgspec.json.encode(plain(value)).decode()
-
-
-def clean(text: str, *, keep_lines: bool = False) -> str:
-    """Return a text that cannot move the cursor, change colours or break a line, whatever was stored."""
-    if not keep_lines:
-        text = " ".join(text.split("\n")).replace("\t", " ").replace("\r", " ")
-    return "".join(_visible(letter) for letter in text)
-
-
-def _visible(letter: str) -> str:
-    # The joiners belong to the writing of several languages, and to emoji.
-    if letter in "\n\t\u200c\u200d":
-        return letter
-    # Cc: control characters; Cf: invisible ones, such as marks that reverse the direction; Cs: half characters.
-    return letter.encode("unicode_escape").decode() if unicodedata.category(letter) in {"Cc", "Cf", "Cs"} else letter
-
-
 def width_of(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if text.isascii():
@@ -68,9 +46,14 @@ def width_of(text: str) -> int:
 
 
 def _columns(letter: str) -> int:
-    if unicodedata.combining(letter):
+    # Marks, joiners, and the vowels and finals of Korean syllables are drawn into the letter before them.
+    if unicodedata.category(letter) in ("Mn", "Me", "Cf") or _is_inner_jamo(letter):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def _is_inner_jamo(letter: str) -> bool:
+    return "\u1160" <= letter <= "\u11ff" or "\ud7b0" <= letter <= "\ud7fb"
 
 
 def shortened(text: str, width: int) -> str:

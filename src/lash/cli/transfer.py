@@ -108,6 +108,9 @@ def _size_of(stream: BinaryIO) -> int | None:
 def _new_file(target: str, source: str | None) -> Iterator[BinaryIO]:
     """Open a temporary file with the rights of the source; it gets its final name once it is complete and synced."""
     if target == "-":
+        if sys.stdout.isatty():
+            # The file has the stored text as it is.
+            raise CommandFailed(exits.USAGE, "standard output is a terminal; redirect it, or name a file")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from lash.cli.output import Line, Piece
+
 if TYPE_CHECKING:
     from lash.model.session.node import Graph, Node
 
@@ -60,11 +62,11 @@ def tree_lines(graph: Graph, signs: Signs = LINES) -> Iterator[TreeLine]:
         stack.extend((child, first, others, depth + 1) for child, first, others in below)
 
 
-def render(line: TreeLine, describe: Callable[[Node], str], signs: Signs, paint: Callable[[str, str], str]) -> str:
+def render(line: TreeLine, describe: Callable[[Node], str], signs: Signs) -> Line:
     """Return one line of the drawing."""
-    mark = paint(signs.active, "active") if line.active else signs.other
+    mark = Piece(signs.active, "active") if line.active else Piece(signs.other)
     arrow = "  <- head" if line.leaf else ""
-    return f"{line.lead}{mark} {describe(line.node)}{arrow}"
+    return Piece(line.lead), mark, Piece(f" {describe(line.node)}{arrow}")
 
 
 def _children(graph: Graph) -> dict[str | None, list[Node]]:

@@ -12,7 +12,7 @@ from lash.cli.exits import CommandFailed
 from lash.cli.owner import owner_of, owner_text
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import age, clean, plural
+from lash.cli.text import age, plural
 
 if TYPE_CHECKING:
     from lash.model.trigger.trigger import TriggerDelivery, TriggerSubscription
@@ -114,7 +114,7 @@ async def emit(shell: Shell, source_type: str, payload: str, key: str | None, so
     if shell.json:
         shell.value(report)
     else:
-        shell.line(clean(f"occurrence {report.occurrence_id}"))
+        shell.line(f"occurrence {report.occurrence_id}")
         shell.table(_DELIVERY_COLUMNS, report.deliveries, _delivery_row, nothing="no trigger for this source")
     rejected = [each for each in report.deliveries if each.state is DeliveryState.REJECTED]
     if rejected:
@@ -149,4 +149,4 @@ async def _switch(shell: Shell, key: str, session_id: str | None, *, on: bool) -
             raise CommandFailed(exits.NOT_FOUND, f"{owner_text(owner)} has no trigger {key!r}")
         change = storage.triggers.enable if on else storage.triggers.disable
         changed = await change(owner, key, revision=known.revision)
-    shell.done(clean(f"{key} is {'enabled' if on else 'disabled'}"), changed)
+    shell.done(f"{key} is {'enabled' if on else 'disabled'}", changed)

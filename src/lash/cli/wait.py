@@ -10,9 +10,10 @@ import click
 from lash.cli import exits, pages
 from lash.cli.command import Group, command, json_argument, limited
 from lash.cli.exits import CommandFailed
+from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import age, json_text
+from lash.cli.text import age
 
 if TYPE_CHECKING:
     from lash.model.effect import ExecutionScope
@@ -103,5 +104,5 @@ async def resolve(shell: Shell, key: str, value: str, code: str | None, message:
     if isinstance(answer, AlreadyResolved):
         if shell.json:
             shell.value(answer)
-        raise CommandFailed(exits.CONFLICT, f"the wait was already resolved: {json_text(answer.terminal)}")
+        raise CommandFailed(exits.CONFLICT, f"the wait was already resolved: {json_line(answer.terminal)}")
     shell.done("resolved" if code is None else "rejected", answer)

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from lash.cli.exits import SCHEMA
+from lash.cli.output import escaped, write
 from lash.errors import ConfigError, LashError, SchemaMismatch
 from lash.runtime.app import App
 
@@ -28,18 +29,26 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _log: Final = logging.getLogger("lash.worker")
 
 
+class _EscapingFormatter(logging.Formatter):
+    """Escapes log records; a traceback keeps its lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record with each of its lines escaped."""
+        return "\n".join(map(escaped, super().format(record).split("\n")))
+
+
 def run(target: str, *, sessions: int | None, processes: int | None, grace_s: float | None, level: str) -> int:
     """Load the application and run its worker until a signal or a newer schema stops it; return the exit code."""
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
     try:
         app = load_app(target)
         wanted = {"sessions": sessions, "processes": processes, "grace_s": grace_s}
         given = {name: number for name, number in wanted.items() if number is not None}
         app.configure(options=msgspec.structs.replace(app.options, **given), worker=True)
     except ConfigError as error:
-        sys.stderr.write(f"lash worker: {error}\n")
+        write(sys.stderr, f"lash worker: {error}")
         return 2
     # Code that ignores cancellation, or a thread that does not end, would keep the event loop from closing.
     leave = threading.Timer(_LEAVE_S, _leave)
@@ -47,7 +56,7 @@ def run(target: str, *, sessions: int | None, processes: int | None, grace_s: fl
     try:
         asyncio.run(_work(app, leave))
     except LashError as error:
-        sys.stderr.write(f"lash worker: {error}\n")
+        write(sys.stderr, f"lash worker: {error}")
         return SCHEMA if isinstance(error, SchemaMismatch) else 1
     finally:
         leave.cancel()
@@ -82,7 +91,7 @@ def _import(name: str) -> ModuleType:
             raise ConfigError(f"unknown module {name!r}; searched {os.getcwd()} and sys.path") from None  # noqa: PTH109
         raise ConfigError(f"module {name!r} needs {missing.name!r}, which is not installed") from missing
     except Exception as error:
-        traceback.print_exc()
+        write(sys.stderr, *traceback.format_exc().rstrip("\n").split("\n"))
         raise ConfigError(f"module {name!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 

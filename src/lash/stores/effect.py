@@ -91,7 +91,10 @@ class EffectStore(Protocol):
     async def list(
         self, scope: ExecutionScope, *, limit: int = 1_000, after: str | None = None
     ) -> tuple[EffectRecord, ...]:
-        """Return the effects of a scope, ordered by replay key. ``after`` is the last key of the previous page."""
+        """Return at most ``limit`` effects of a scope, ordered by replay key.
+
+        ``after`` is the last key of the previous page. A page with fewer than ``limit`` is the last.
+        """
         ...
 
     async def retire(self, scope: ExecutionScope) -> int:

@@ -95,9 +95,10 @@ class QueueStore(Protocol):
     async def dead(
         self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
     ) -> tuple[DeadLetter, ...]:
-        """Return dead letters in the order in which they died, of one session or of all.
+        """Return at most ``limit`` dead letters in the order in which they died, of one session or of all.
 
-        ``after`` is the ``position`` of the last letter of the previous page.
+        ``after`` is the ``position`` of the last letter of the previous page. A page with fewer than ``limit`` is the
+        last.
         """
         ...
 
@@ -120,17 +121,22 @@ class QueueStore(Protocol):
         ...
 
     async def list(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
-        """Return the queued batches, in order, claimed or not."""
+        """Return at most ``limit`` queued batches, in order, claimed or not.
+
+        ``after_seq`` is the ``seq`` of the last batch of the previous page. A page with fewer than ``limit`` is the
+        last.
+        """
         ...
 
     async def list_pending(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
-        """Return the queued batches that are not claimed, delayed ones included."""
+        """Return at most ``limit`` queued batches that are not claimed, delayed ones included; paged like ``list``."""
         ...
 
     async def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
-        """Return sessions that have ready work and no live lease, for workers to poll.
+        """Return at most ``limit`` sessions that have ready work and no live lease, for workers to poll.
 
-        The cost does not depend on the length of the queues. ``after`` is the last session of the previous page.
+        The cost does not depend on the length of the queues. ``after`` is the last session of the previous page. A page
+        with fewer than ``limit`` is the last.
         """
         ...
 

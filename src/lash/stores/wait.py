@@ -74,18 +74,21 @@ class WaitStore(Protocol):
     async def pending(
         self, *, scope: ExecutionScope | None = None, limit: int = 100, after: str | None = None
     ) -> tuple[WaitRecord, ...]:
-        """Return waits that are open and not resolved, of one scope or of all, ordered by ``key_id``.
+        """Return at most ``limit`` waits that are open and not resolved, of one scope or of all, by ``key_id``.
 
-        ``after`` is the ``key_id`` of the last wait of the page before.
+        ``after`` is the ``key_id`` of the last wait of the previous page. A page with fewer than ``limit`` is the last.
         """
         ...
 
     async def expire(self, *, limit: int = 100) -> int:
-        """Resolve waits whose deadline has passed as timed out, and return how many; workers call it."""
+        """Resolve at most ``limit`` waits whose deadline has passed as timed out, and return how many; workers call it.
+
+        Call it again until it returns 0.
+        """
         ...
 
     async def prune(self, *, resolved_before_ms: int, limit: int = 100) -> int:
-        """Remove waits of operations that were resolved before a moment, and return how many.
+        """Remove at most ``limit`` waits of operations that were resolved before a moment, and return how many.
 
         Waits of sessions and processes are deleted with their owners; only this deletes waits of operations. The key of
         a pruned wait can be resolved again, so choose a time by which no late resolution arrives.

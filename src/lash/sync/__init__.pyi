@@ -405,7 +405,10 @@ class EffectStore:
     def get(self, scope: ExecutionScope, replay_key: str) -> EffectRecord | None:
         """Return the record of one effect."""
     def list(self, scope: ExecutionScope, *, limit: int = 1000, after: str | None = None) -> tuple[EffectRecord, ...]:
-        """Return the effects of a scope, ordered by replay key. ``after`` is the last key of the previous page."""
+        """Return at most ``limit`` effects of a scope, ordered by replay key.
+
+        ``after`` is the last key of the previous page. A page with fewer than ``limit`` is the last.
+        """
     def retire(self, scope: ExecutionScope) -> int:
         """Delete the effects and groups of a scope that has ended, and return the number of effects.
 
@@ -445,7 +448,10 @@ class EventStore:
     def after(
         self, process_id: str, sequence: int = 0, *, event_type: str | None = None, limit: int = 1000
     ) -> tuple[ProcessEvent, ...]:
-        """Return the events after a number, in order, of one type or of all."""
+        """Return at most ``limit`` events after a number, in order, of one type or of all.
+
+        A page with fewer than ``limit`` is the last; the next one follows the ``sequence`` of its last event.
+        """
     def recent(self, process_id: str, count: int) -> tuple[ProcessEvent, ...]:
         """Return the last events, in order."""
     def count_through(self, process_id: str, event_type: str, sequence: int) -> int:
@@ -459,8 +465,12 @@ class EventStore:
         """Return the open wakes after a number: neither acknowledged nor merged into an earlier one."""
     def acknowledge_wake(self, process_id: str, sequence: int) -> bool:
         """Acknowledge a wake by hand, for hosts that do not use the queue; return whether it was open."""
-    def undeliverable_wakes(self, *, limit: int = 100) -> tuple[WakeRecord, ...]:
-        """Return wakes whose session did not exist or was deleted before it could get them."""
+    def undeliverable_wakes(self, *, limit: int = 100, after: WakeRecord | None = None) -> tuple[WakeRecord, ...]:
+        """Return at most ``limit`` wakes whose session did not exist or was deleted before it could get them.
+
+        They are ordered by process and number. ``after`` is the last wake of the previous page. A page with fewer than
+        ``limit`` is the last.
+        """
     def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
         """Return the events of all processes after a cursor; a reader that keeps the cursor gets each exactly once.
 
@@ -639,7 +649,7 @@ class OccurrenceStore:
         and OccurrenceNotFound if there is no such delivery.
         """
     def prune(self, *, before_ms: int, limit: int = 100) -> PrunedOccurrences:
-        """Remove the oldest occurrences from before a moment, except those with a running process.
+        """Remove the oldest occurrences from before a moment, at most ``limit``, except those with a running process.
 
         While an occurrence is kept, none of its processes is started a second time, even after it was pruned. Emitting
         a removed occurrence is a new occurrence.
@@ -661,8 +671,11 @@ class ProcessHandle(Generic[R]):
         """Send a signal. The same key is one signal, however often it is sent."""
     def cancel(self, reason: str = "") -> None:
         """Ask the process to stop. A running one is cancelled at its next await, a parked one is woken for it."""
-    def events(self, after: int = 0) -> tuple[ProcessEvent, ...]:
-        """Return the events after a sequence number."""
+    def events(self, after: int = 0, *, limit: int = 1000) -> tuple[ProcessEvent, ...]:
+        """Return the events after a sequence number, in order: at most ``limit``, which is at most 1,000.
+
+        If there are as many, there may be more: pass the ``sequence`` of the last one as ``after``.
+        """
     def unknown_steps(self) -> tuple[EffectRecord, ...]:
         """Return the ``once`` steps that started and have no outcome, including those of a live run."""
     def record_outcome(self, step_key: str, outcome: JSON | EffectError) -> None:
@@ -732,10 +745,11 @@ class ProcessStore:
     def list(self, wanted: ProcessFilter = ..., *, limit: int = 100, cursor: str | None = None) -> ProcessPage:
         """Return processes that match the filter, the newest first. Pages do not overlap."""
     def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
-        """Return running processes that workers can run and that no live lease holds, ordered by id.
+        """Return at most ``limit`` running processes that workers can run and that no live lease holds, by id.
 
-        Waiting and parked processes are included, external ones are not. ``after`` continues after an id. Use it to
-        walk through all of them; `lash.stores.work.WorkStore.poll` returns what a worker should claim next.
+        Waiting and parked processes are included, external ones are not. ``after`` is the last id of the previous page;
+        a page with fewer than ``limit`` is the last. Use it to walk through all of them;
+        `lash.stores.work.WorkStore.poll` returns what a worker should claim next.
         """
     def complete(self, process_id: str, outcome: Outcome) -> ProcessRecord:
         """End a process without a lease: an external one, or by an operator.
@@ -759,7 +773,7 @@ class ProcessStore:
     def clear_wait(self, process_id: str, wait: SignalWait, *, fence: LeaseFence | None = None) -> ProcessRecord:
         """Record that the process continues after the signal; the fence is checked as by `set_wait`."""
     def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
-        """Remove processes that ended before a moment, with their logs, and leave tombstones.
+        """Remove at most ``limit`` processes that ended before a moment, with their logs, and leave tombstones.
 
         ``through_cursor`` is the position of the slowest reader of the change feed: nothing that it has not read is
         removed. Pass None if the feed has no reader.
@@ -838,9 +852,10 @@ class QueueStore:
     def dead(
         self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
     ) -> tuple[DeadLetter, ...]:
-        """Return dead letters in the order in which they died, of one session or of all.
+        """Return at most ``limit`` dead letters in the order in which they died, of one session or of all.
 
-        ``after`` is the ``position`` of the last letter of the previous page.
+        ``after`` is the ``position`` of the last letter of the previous page. A page with fewer than ``limit`` is the
+        last.
         """
     def requeue(self, session_id: str, batch_id: str) -> Batch:
         """Move a dead letter to the end of the queue, under the same id, with its attempts reset.
@@ -855,13 +870,18 @@ class QueueStore:
     def cancel(self, session_id: str, batch_id: str) -> Batch | None:
         """Remove a batch that is not claimed, and return it; None if it is claimed or does not exist."""
     def list(self, session_id: str, *, limit: int = 1000, after_seq: int = 0) -> tuple[Batch, ...]:
-        """Return the queued batches, in order, claimed or not."""
-    def list_pending(self, session_id: str, *, limit: int = 1000, after_seq: int = 0) -> tuple[Batch, ...]:
-        """Return the queued batches that are not claimed, delayed ones included."""
-    def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
-        """Return sessions that have ready work and no live lease, for workers to poll.
+        """Return at most ``limit`` queued batches, in order, claimed or not.
 
-        The cost does not depend on the length of the queues. ``after`` is the last session of the previous page.
+        ``after_seq`` is the ``seq`` of the last batch of the previous page. A page with fewer than ``limit`` is the
+        last.
+        """
+    def list_pending(self, session_id: str, *, limit: int = 1000, after_seq: int = 0) -> tuple[Batch, ...]:
+        """Return at most ``limit`` queued batches that are not claimed, delayed ones included; paged like ``list``."""
+    def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
+        """Return at most ``limit`` sessions that have ready work and no live lease, for workers to poll.
+
+        The cost does not depend on the length of the queues. ``after`` is the last session of the previous page. A page
+        with fewer than ``limit`` is the last.
         """
 
 class ScheduleStore:
@@ -997,16 +1017,23 @@ class SessionHandle:
         """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
     def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
-    def pending(self) -> tuple[Batch, ...]:
-        """Return the queued batches, claimed or not."""
+    def pending(self, *, limit: int = 1000, after: int = 0) -> tuple[Batch, ...]:
+        """Return the queued batches, claimed or not, in order: at most ``limit``, which is at most 1,000.
+
+        If there are as many, there may be more: pass the ``seq`` of the last one as ``after``.
+        """
     def cancel(self, reason: str = "") -> bool:
         """Cancel the running turn, and return whether there was one.
 
         Its agent gets CancelledError at its current await. Then its input is consumed and the session continues;
         nothing else of it is committed. A turn that waits for its next attempt is cancelled when that starts.
         """
-    def dead_letters(self) -> tuple[DeadLetter, ...]:
-        """Return the dead letters: input whose turns failed permanently."""
+    def dead_letters(self, *, limit: int = 100, after: int | None = None) -> tuple[DeadLetter, ...]:
+        """Return the dead letters, the oldest first: input whose turns failed permanently.
+
+        At most ``limit``, which is at most 1,000. If there are as many, there may be more: pass the ``position`` of the
+        last one as ``after``.
+        """
     def requeue(self, batch_id: str) -> Batch:
         """Move a dead letter to the end of the queue; its recorded steps are not run again."""
     def observe(self, cursor: str | None = None) -> Stream[Observed]:
@@ -1244,14 +1271,17 @@ class WaitStore:
     def pending(
         self, *, scope: ExecutionScope | None = None, limit: int = 100, after: str | None = None
     ) -> tuple[WaitRecord, ...]:
-        """Return waits that are open and not resolved, of one scope or of all, ordered by ``key_id``.
+        """Return at most ``limit`` waits that are open and not resolved, of one scope or of all, by ``key_id``.
 
-        ``after`` is the ``key_id`` of the last wait of the page before.
+        ``after`` is the ``key_id`` of the last wait of the previous page. A page with fewer than ``limit`` is the last.
         """
     def expire(self, *, limit: int = 100) -> int:
-        """Resolve waits whose deadline has passed as timed out, and return how many; workers call it."""
+        """Resolve at most ``limit`` waits whose deadline has passed as timed out, and return how many; workers call it.
+
+        Call it again until it returns 0.
+        """
     def prune(self, *, resolved_before_ms: int, limit: int = 100) -> int:
-        """Remove waits of operations that were resolved before a moment, and return how many.
+        """Remove at most ``limit`` waits of operations that were resolved before a moment, and return how many.
 
         Waits of sessions and processes are deleted with their owners; only this deletes waits of operations. The key of
         a pruned wait can be resolved again, so choose a time by which no late resolution arrives.
@@ -1305,4 +1335,6 @@ def open(
 
     ``clock`` is used on SQLite only; PostgreSQL uses its server's clock. ``on_statement`` is called with the name
     of every statement before it runs.
+
+    Raises ConfigError if no asyncio event loop is running, as under trio.
     """

@@ -14,7 +14,8 @@ import lash
 from lash.base.codec import decode
 from lash.cli.command import json_argument
 from lash.cli.exits import CommandFailed
-from lash.cli.text import clean, moment
+from lash.cli.output import one_line
+from lash.cli.text import moment
 from lash.cli.url import redacted, scrub, sqlite_path, without_password
 from lash.connect.open import open_storage
 from lash.model.effect import ExecutionScope, TurnScope
@@ -188,7 +189,7 @@ def test_an_argument_of_the_command_is_json_or_refused(text: str) -> None:
 @given(text=texts, at_ms=st.integers(-(2**63), 2**63 - 1))
 def test_what_is_stored_can_always_be_shown(text: str, at_ms: int) -> None:
     """No text moves the cursor of a terminal, and every timestamp that a column can hold is printed."""
-    assert not set(clean(text)) & set(map(chr, range(32))) - {"\t"}
+    assert not set(one_line(text)) & set(map(chr, range(32))) - {"\t"}
     assert moment(at_ms)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import lash
 from lash.bytestore.s3 import S3Bytes
-from lash.cli.text import json_text
+from lash.cli.output import json_line
 from lash.postgres.engine.options import PostgresOptions
 from lash.testing.postgres_server import PostgresServer
 from lash.transfer import export_session, move_storage
@@ -162,7 +162,7 @@ async def test_the_secret_of_the_waits_is_in_no_answer(backend_url: str) -> None
         for group in (questions, demands):
             for name, call in group(storage, known):
                 answer = await lash_only_from(call())
-                text = shown(answer) if isinstance(answer, lash.LashError) else f"{answer!r} {json_text(answer)}"
+                text = shown(answer) if isinstance(answer, lash.LashError) else f"{answer!r} {json_line(answer)}"
                 assert all(form not in text and form not in stream.getvalue().decode() for form in forms), name
 
 

@@ -78,8 +78,9 @@ class Events:
         check_integer("sequence", sequence, at_least=1)
         return await self._rows.acknowledge_wake(process_id, sequence)
 
-    async def undeliverable_wakes(self, *, limit: int = 100) -> tuple[WakeRecord, ...]:
-        return tuple(decode_lost_wake(row) for row in await self._rows.undeliverable_wakes(check_limit(limit)))
+    async def undeliverable_wakes(self, *, limit: int = 100, after: WakeRecord | None = None) -> tuple[WakeRecord, ...]:
+        last = ("", 0) if after is None else (after.process_id, after.sequence)
+        return tuple(decode_lost_wake(row) for row in await self._rows.undeliverable_wakes(check_limit(limit), last))
 
     async def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
         after = decode_change_cursor(cursor)

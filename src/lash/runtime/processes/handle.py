@@ -59,9 +59,12 @@ class ProcessHandle(Generic[R]):
         """Ask the process to stop. A running one is cancelled at its next await, a parked one is woken for it."""
         await self._storage.processes.request_cancel(self.process_id, reason=reason)
 
-    async def events(self, after: int = 0) -> tuple[ProcessEvent, ...]:
-        """Return the events after a sequence number."""
-        return await self._storage.events.after(self.process_id, after)
+    async def events(self, after: int = 0, *, limit: int = 1_000) -> tuple[ProcessEvent, ...]:
+        """Return the events after a sequence number, in order: at most ``limit``, which is at most 1,000.
+
+        If there are as many, there may be more: pass the ``sequence`` of the last one as ``after``.
+        """
+        return await self._storage.events.after(self.process_id, after, limit=limit)
 
     async def unknown_steps(self) -> tuple[EffectRecord, ...]:
         """Return the ``once`` steps that started and have no outcome, including those of a live run."""

@@ -27,7 +27,7 @@ from lash.model.session.session import ActivePath, SessionRead
 from lash.model.session.usage import UsageEntry
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.runtime.turns.draft import AGENT_OPTION, cancelled_id, reply_id
-from lash.runtime.turns.inbox import cancel_command, command_of, find_letter
+from lash.runtime.turns.inbox import cancel_command, command_of, find_letter, queued_batches
 from lash.runtime.turns.messages import last_of, text_of
 from lash.stores.storage import Storage
 from lash.stores.waiter import ReplyWatch
@@ -98,10 +98,13 @@ class SessionHandle:
         read = await self._load(ActivePath(last=1))
         return () if read is None else read.usage
 
-    async def pending(self) -> tuple[Batch, ...]:
-        """Return the queued batches, claimed or not."""
+    async def pending(self, *, limit: int = 1_000, after: int = 0) -> tuple[Batch, ...]:
+        """Return the queued batches, claimed or not, in order: at most ``limit``, which is at most 1,000.
+
+        If there are as many, there may be more: pass the ``seq`` of the last one as ``after``.
+        """
         try:
-            return await self._storage.queue.list(self.session_id)
+            return await self._storage.queue.list(self.session_id, limit=limit, after_seq=after)
         except SessionNotFound:
             return ()
 
@@ -111,17 +114,21 @@ class SessionHandle:
         Its agent gets CancelledError at its current await. Then its input is consumed and the session continues;
         nothing else of it is committed. A turn that waits for its next attempt is cancelled when that starts.
         """
-        for batch in await self._storage.queue.list(self.session_id):
+        async for batch in queued_batches(self._storage, self.session_id):
             if batch.attempts and command_of(batch) is None:
                 command = cancel_command(turn_id_of(batch.batch_id), reason)
                 await self._enqueue(BatchDraft(session_id=self.session_id, payloads=(command,)))
                 return True
         return False
 
-    async def dead_letters(self) -> tuple[DeadLetter, ...]:
-        """Return the dead letters: input whose turns failed permanently."""
+    async def dead_letters(self, *, limit: int = 100, after: int | None = None) -> tuple[DeadLetter, ...]:
+        """Return the dead letters, the oldest first: input whose turns failed permanently.
+
+        At most ``limit``, which is at most 1,000. If there are as many, there may be more: pass the ``position`` of the
+        last one as ``after``.
+        """
         try:
-            return await self._storage.queue.dead(session_id=self.session_id)
+            return await self._storage.queue.dead(session_id=self.session_id, limit=limit, after=after)
         except SessionNotFound:
             return ()
 

@@ -90,7 +90,7 @@ class Inbox:
 
     async def find_cancel(self, turn_id: str) -> str | None:
         """Return the reason of a command to cancel this turn, wherever in the queue it is; None without one."""
-        async for batch in _queued(self._storage, self._fence.resource.id):
+        async for batch in queued_batches(self._storage, self._fence.resource.id):
             command = command_of(batch)
             if command is not None and command.command == _CANCEL + turn_id:
                 return command.reason
@@ -170,7 +170,7 @@ def attachment_ids(batch: Batch) -> set[str]:
 
 async def waiting_batches(storage: Storage, session_id: str) -> AsyncIterator[Batch]:
     """Yield all input that can still become a turn: queued batches, delayed ones included, then dead letters."""
-    async for batch in _queued(storage, session_id):
+    async for batch in queued_batches(storage, session_id):
         yield batch
     async for letter in _dead_letters(storage, session_id):
         yield letter.batch
@@ -184,7 +184,8 @@ async def find_letter(storage: Storage, session_id: str, batch_id: str) -> DeadL
     return None
 
 
-async def _queued(storage: Storage, session_id: str) -> AsyncIterator[Batch]:
+async def queued_batches(storage: Storage, session_id: str) -> AsyncIterator[Batch]:
+    """Yield all queued batches of a session, in order."""
     after_seq = 0
     while page := await storage.queue.list(session_id, limit=_PAGE, after_seq=after_seq):
         for batch in page:

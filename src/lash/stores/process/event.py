@@ -52,7 +52,10 @@ class EventStore(Protocol):
     async def after(
         self, process_id: str, sequence: int = 0, *, event_type: str | None = None, limit: int = 1_000
     ) -> tuple[ProcessEvent, ...]:
-        """Return the events after a number, in order, of one type or of all."""
+        """Return at most ``limit`` events after a number, in order, of one type or of all.
+
+        A page with fewer than ``limit`` is the last; the next one follows the ``sequence`` of its last event.
+        """
         ...
 
     async def recent(self, process_id: str, count: int) -> tuple[ProcessEvent, ...]:
@@ -78,8 +81,12 @@ class EventStore(Protocol):
         """Acknowledge a wake by hand, for hosts that do not use the queue; return whether it was open."""
         ...
 
-    async def undeliverable_wakes(self, *, limit: int = 100) -> tuple[WakeRecord, ...]:
-        """Return wakes whose session did not exist or was deleted before it could get them."""
+    async def undeliverable_wakes(self, *, limit: int = 100, after: WakeRecord | None = None) -> tuple[WakeRecord, ...]:
+        """Return at most ``limit`` wakes whose session did not exist or was deleted before it could get them.
+
+        They are ordered by process and number. ``after`` is the last wake of the previous page. A page with fewer than
+        ``limit`` is the last.
+        """
         ...
 
     async def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
@@ -130,7 +137,7 @@ class EventRows(Protocol):
 
     async def acknowledge_wake(self, process_id: str, sequence: int) -> bool: ...
 
-    async def undeliverable_wakes(self, limit: int) -> list[LostWakeRow]: ...
+    async def undeliverable_wakes(self, limit: int, after: tuple[str, int]) -> list[LostWakeRow]: ...
 
     async def tail(self, after: ChangeCursor, limit: int) -> list[EventTailRow]: ...
 

@@ -50,10 +50,11 @@ class ProcessStore(Protocol):
         ...
 
     async def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
-        """Return running processes that workers can run and that no live lease holds, ordered by id.
+        """Return at most ``limit`` running processes that workers can run and that no live lease holds, by id.
 
-        Waiting and parked processes are included, external ones are not. ``after`` continues after an id. Use it to
-        walk through all of them; `lash.stores.work.WorkStore.poll` returns what a worker should claim next.
+        Waiting and parked processes are included, external ones are not. ``after`` is the last id of the previous page;
+        a page with fewer than ``limit`` is the last. Use it to walk through all of them;
+        `lash.stores.work.WorkStore.poll` returns what a worker should claim next.
         """
         ...
 
@@ -93,7 +94,7 @@ class ProcessStore(Protocol):
         ...
 
     async def prune(self, *, ended_before_ms: int, through_cursor: str | None, limit: int = 100) -> PrunedProcesses:
-        """Remove processes that ended before a moment, with their logs, and leave tombstones.
+        """Remove at most ``limit`` processes that ended before a moment, with their logs, and leave tombstones.
 
         ``through_cursor`` is the position of the slowest reader of the change feed: nothing that it has not read is
         removed. Pass None if the feed has no reader.

@@ -45,7 +45,7 @@ class OccurrenceStore(Protocol):
         ...
 
     async def prune(self, *, before_ms: int, limit: int = 100) -> PrunedOccurrences:
-        """Remove the oldest occurrences from before a moment, except those with a running process.
+        """Remove the oldest occurrences from before a moment, at most ``limit``, except those with a running process.
 
         While an occurrence is kept, none of its processes is started a second time, even after it was pruned. Emitting
         a removed occurrence is a new occurrence.

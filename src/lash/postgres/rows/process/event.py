@@ -140,8 +140,8 @@ class PostgresEventRows:
             raise await self._missing(process_id)
         return acknowledged.value
 
-    async def undeliverable_wakes(self, limit: int) -> list[LostWakeRow]:
-        return await self._database.read_all(LostWakeRow, "event_undeliverable_wakes", limit)
+    async def undeliverable_wakes(self, limit: int, after: tuple[str, int]) -> list[LostWakeRow]:
+        return await self._database.read_all(LostWakeRow, "event_undeliverable_wakes", *after, limit)
 
     async def tail(self, after: ChangeCursor, limit: int) -> list[EventTailRow]:
         position = (str(after.transaction_id), after.seq)

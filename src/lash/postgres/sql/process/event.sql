@@ -270,14 +270,14 @@ acknowledged AS (
 SELECT EXISTS (SELECT 1 FROM acknowledged) FROM process;
 
 -- name: event_undeliverable_wakes
--- The wakes whose session does not exist.
+-- The wakes whose session does not exist, after one of them.
 SELECT p.process_id, w.sequence, e.event_type, e.wake, w.state, w.batch_id
 FROM :"schema".lash_wakes AS w
 JOIN :"schema".lash_processes AS p ON p.process_key = w.process_key
 JOIN :"schema".lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
-WHERE w.state = 'undeliverable'
-ORDER BY w.process_key, w.sequence
-LIMIT $1::bigint;
+WHERE w.state = 'undeliverable' AND (p.process_id, w.sequence) > ($1::text, $2::bigint)
+ORDER BY p.process_id, w.sequence
+LIMIT $3::bigint;
 
 -- name: event_lose_session
 -- Marks the queued wakes of a session as undeliverable.

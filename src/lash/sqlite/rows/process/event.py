@@ -96,8 +96,13 @@ class SQLiteEventRows:
 
         return await self._database.write(body)
 
-    async def undeliverable_wakes(self, limit: int) -> list[LostWakeRow]:
-        return self._database.read(lambda reader: reader.all(LostWakeRow, "event_undeliverable_wakes", limit=limit))
+    async def undeliverable_wakes(self, limit: int, after: tuple[str, int]) -> list[LostWakeRow]:
+        process_id, sequence = after
+        return self._database.read(
+            lambda reader: reader.all(
+                LostWakeRow, "event_undeliverable_wakes", process_id=process_id, sequence=sequence, limit=limit
+            )
+        )
 
     async def tail(self, after: ChangeCursor, limit: int) -> list[EventTailRow]:
         return await self._database.read_in_thread(

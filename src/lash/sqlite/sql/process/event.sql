@@ -86,13 +86,13 @@ WHERE process_key = :process_key AND sequence = :sequence AND state NOT IN ('ack
 UPDATE lash_wakes SET state = 'acknowledged' WHERE batch_id = :batch_id AND state = 'queued';
 
 -- name: event_undeliverable_wakes
--- The wakes whose session does not exist.
+-- The wakes whose session does not exist, after one of them.
 SELECT p.process_id, e.sequence, e.event_type, e.wake, w.state, w.batch_id
 FROM lash_wakes AS w INDEXED BY lash_wakes_undeliverable
 JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
 JOIN lash_processes AS p ON p.process_key = w.process_key
-WHERE w.state = 'undeliverable'
-ORDER BY w.process_key, w.sequence
+WHERE w.state = 'undeliverable' AND (p.process_id, w.sequence) > (:process_id, :sequence)
+ORDER BY p.process_id, w.sequence
 LIMIT :limit;
 
 -- name: event_lose_session
