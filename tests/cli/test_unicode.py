@@ -92,7 +92,7 @@ def test_harmless_json_stays_readable() -> None:
 
 
 def _c_widths() -> Iterator[tuple[str, int]]:
-    """Yield how wide the C library says a character is, of those that every version of Unicode in use has."""
+    """Yield how wide the C library says a character is, if every version of Unicode in use has it."""
     library = ctypes.CDLL(None)
     for code in range(0x20, sys.maxunicode + 1):
         letter = chr(code)
