@@ -66,9 +66,7 @@ class Connections:
             return
         if self._pool.is_closing():
             # The driver closes a pool whose first connections failed.
-            self._pool = _make_pool(
-                self._options, self._opening, set_after_connecting=self._sets_after_connecting
-            )
+            self._pool = _make_pool(self._options, self._opening, set_after_connecting=self._sets_after_connecting)
         await self._pool
 
     async def set_after_connecting(self, error: BaseException) -> bool:
