@@ -174,6 +174,7 @@ SELECT pg_get_functiondef(p.oid) AS definition
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
 WHERE n.nspname = '{schema}';;
 CREATE TABLE test_kit.migrations AS TABLE "{schema}".lash_migrations;;
+CREATE TABLE test_kit.epoch AS TABLE "{schema}".lash_process_change_epoch;;
 CREATE FUNCTION test_kit.fingerprint() RETURNS text LANGUAGE sql AS $$
     SELECT md5(string_agg(line, ',' ORDER BY line))
     FROM (
@@ -205,6 +206,7 @@ BEGIN
         EXECUTE format('DELETE FROM "{schema}".%I', item);
     END LOOP;
     INSERT INTO "{schema}".lash_migrations SELECT * FROM test_kit.migrations;
+    INSERT INTO "{schema}".lash_process_change_epoch SELECT * FROM test_kit.epoch;
     PERFORM setval(c.oid, 1, false)
     FROM pg_class AS c WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind = 'S';
     RETURN test_kit.fingerprint() = (SELECT fingerprint FROM test_kit.pristine);

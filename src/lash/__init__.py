@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     from lash.errors import WaitUnknown as WaitUnknown
     from lash.model.activity import Committed as Committed
     from lash.model.activity import Gap as Gap
-    from lash.model.activity import GapReason as GapReason
     from lash.model.activity import Observed as Observed
     from lash.model.activity import ProcessChanged as ProcessChanged
     from lash.model.activity import QueueChanged as QueueChanged
     from lash.model.activity import TurnActivity as TurnActivity
     from lash.model.effect import EffectError as EffectError
     from lash.model.effect import EffectRecord as EffectRecord
+    from lash.model.gap import GapReason as GapReason
     from lash.model.maintenance import StorageReport as StorageReport
     from lash.model.process.event import EventType as EventType
     from lash.model.process.event import ProcessEvent as ProcessEvent
@@ -125,8 +125,9 @@ else:
             "SessionDeleted SessionExists SessionNotFound StepFailed StorageClosed StorageFailure StoreError "
             "StoreUnavailable TurnFailed UnknownDefinition WaitRejected WaitTimedOut WaitUnknown"
         ),
-        "lash.model.activity": "Committed Gap GapReason Observed ProcessChanged QueueChanged TurnActivity",
+        "lash.model.activity": "Committed Gap Observed ProcessChanged QueueChanged TurnActivity",
         "lash.model.effect": "EffectError EffectRecord",
+        "lash.model.gap": "GapReason",
         "lash.model.maintenance": "StorageReport",
         "lash.model.process.event": "EventType ProcessEvent",
         "lash.model.process.process": "Cancellation Failure ProcessFilter ProcessRecord ProcessStatus Success",

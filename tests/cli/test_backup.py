@@ -40,6 +40,26 @@ def test_a_backup_can_be_restored_elsewhere(here: Seeded, tmp_path: Path) -> Non
     assert names == {"agents.db", "copy.db", "restored.db"}
 
 
+def test_cursors_get_a_gap_after_a_restore(here: Seeded, tmp_path: Path) -> None:
+    """Readers that have seen more than the backup holds, or as much, get a gap in the restored storage."""
+    copy = tmp_path / "copy.db"
+    assert run("db", "backup", str(copy), url=here.url).returncode == 0
+    cursor = asyncio.run(_end_of_feed(here.url))
+    assert asyncio.run(_gap_at(here.url, cursor)) is None
+    assert run("db", "restore", str(copy), "--yes", url=here.url).returncode == 0
+    assert asyncio.run(_gap_at(here.url, cursor)) is lash.GapReason.UNAVAILABLE
+
+
+async def _end_of_feed(url: str) -> str:
+    async with await lash.open(url) as storage:
+        return (await storage.events.changes(limit=1_000)).cursor
+
+
+async def _gap_at(url: str, cursor: str) -> lash.GapReason | None:
+    async with await lash.open(url) as storage:
+        return (await storage.events.changes(cursor)).gap
+
+
 def test_a_backup_is_one_moment_while_others_write(here: Seeded, tmp_path: Path) -> None:
     """A backup during commits is consistent: every session in it has exactly its commits so far."""
     stop = tmp_path / "stop"

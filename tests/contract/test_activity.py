@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from lash.errors import InvalidInput, SessionDeleted, SessionNotFound
-from lash.model.activity import Activity, ActivityDraft, ActivityPage, GapReason, ObserveCursor
+from lash.model.activity import Activity, ActivityDraft, ActivityPage, ObserveCursor
+from lash.model.gap import GapReason
 from lash.model.value import JSON
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness

@@ -6,7 +6,8 @@ import base64
 
 from msgspec.structs import replace
 
-from lash.model.activity import GapReason, QueueMark
+from lash.model.activity import QueueMark
+from lash.model.gap import GapReason
 from lash.model.process.process import ChangeKind, ProcessChange, ProcessStatus
 from lash.model.queue import Boundary
 from lash.stores.storage import Storage

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import Final
 
+from lash.model.gap import GapReason
 from lash.model.process.event import ProcessEvent
 from lash.model.process.process import ChangeKind, ProcessChange, ProcessStatus
 from lash.stores.storage import Storage
@@ -89,6 +91,60 @@ class TestChangeFeed:
         assert [change.process_id for change in changes] == ["young"]
         assert len(await storage.events.after("old", 0)) == 1
 
+    async def test_a_reader_of_pruned_changes_gets_a_gap(self, harness: Harness) -> None:
+        """A cursor from before pruned changes gets a gap once, and then the changes that are kept."""
+        storage = await opened(harness)
+        await registered(storage, "old")
+        begin = (await storage.events.changes()).cursor
+        await storage.events.append("old", event(payload=1))
+        await harness.clock.advance(10)
+        assert await storage.processes.prune_changes(before_ms=harness.clock.now_ms()) == 2
+        for read in (storage.events.changes, storage.events.tail):
+            empty = await read(begin)
+            assert empty.gap is GapReason.TRIMMED
+            assert (await read(empty.cursor)).gap is None
+        await registered(storage, "young")
+        page = await storage.events.changes(begin)
+        assert (page.gap, [change.process_id for change in page.changes]) == (GapReason.TRIMMED, ["young"])
+        assert (await storage.events.changes()).gap is None
+        assert (await storage.events.changes(page.cursor)).gap is None
+
+    async def test_a_cursor_of_another_epoch_gets_a_gap(self, harness: Harness) -> None:
+        """It continues at the end of the feed; the changes after that come once, in order."""
+        storage = await opened(harness)
+        await registered(storage)
+        end = (await storage.events.changes()).cursor
+        for foreign in (other_epoch(end), cursor_text("c1:0:0")):
+            for read in (storage.events.changes, storage.events.tail):
+                page = await read(foreign)
+                assert (page.gap, page.cursor) == (GapReason.UNAVAILABLE, end)
+        await storage.events.append("p", event(payload=1))
+        await storage.events.append("p", event(payload=2))
+        changes, _ = await feed(storage, end, limit=1)
+        assert [change.sequence for change in changes] == [1, 2]
+
+    async def test_a_cursor_beyond_the_feed_gets_a_gap(self, harness: Harness) -> None:
+        """A change that the feed does not have was lost; its reader continues at the end."""
+        storage = await opened(harness)
+        await registered(storage)
+        end = (await storage.events.changes()).cursor
+        _version, epoch, *_position = base64.urlsafe_b64decode(end).decode().split(":")
+        page = await storage.events.changes(cursor_text(f"c2:{epoch}:9000000000:9000000000"))
+        assert (page.changes, page.gap, page.cursor) == ((), GapReason.UNAVAILABLE, end)
+
+    async def test_a_cursor_of_another_epoch_prunes_nothing(self, harness: Harness) -> None:
+        """Pruning up to the cursor of a reader whose feed this is not removes no process and no change."""
+        storage = await opened(harness)
+        await registered(storage)
+        await storage.processes.complete("p", DONE)
+        end = (await storage.events.changes()).cursor
+        before = harness.clock.now_ms() + 1
+        pruned = await storage.processes.prune(ended_before_ms=before, through_cursor=other_epoch(end))
+        assert (pruned.pruned_process_ids, pruned.more) == ((), False)
+        assert len((await storage.events.changes()).changes) == 2
+        pruned = await storage.processes.prune(ended_before_ms=before, through_cursor=end)
+        assert pruned.pruned_process_ids == ("p",)
+
     async def test_many_writers_hide_nothing(self, harness: Harness) -> None:
         """Beside 48 writers a reader of two changes at a time sees each once, in the order of each log."""
         storages = [await harness.open() for _ in range(4)]
@@ -105,6 +161,16 @@ class TestChangeFeed:
         assert len(seen) == 4 * WRITERS
         again, _ = await feed(storages[0], limit=7)
         assert again == seen
+
+
+def cursor_text(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def other_epoch(cursor: str) -> str:
+    """Return the cursor of the same position in a feed of another epoch."""
+    version, _epoch, *position = base64.urlsafe_b64decode(cursor).decode().split(":")
+    return cursor_text(":".join((version, "another", *position)))
 
 
 async def _live_and_end(storage: Storage, process_id: str) -> None:

@@ -13,7 +13,6 @@ from lash.model.activity import (
     ActivityPage,
     Committed,
     Gap,
-    GapReason,
     ObserveCursor,
     Observed,
     ProcessChanged,
@@ -21,11 +20,11 @@ from lash.model.activity import (
     QueueMark,
     TurnActivity,
 )
+from lash.model.gap import GapReason
 from lash.model.process.process import ChangeKind, ProcessStatus
 from lash.plan.activity import (
     ActivityRow,
     ObserverStream,
-    SeenChangeRow,
     SessionState,
     check_cursor,
     decode_cursor,
@@ -36,10 +35,12 @@ from lash.plan.activity import (
     read_after,
     rebase,
 )
-from lash.plan.process.change import ChangeCursor
+from lash.plan.process.change import ChangeCursor, FeedState, SeenChangeRow
 
-START = "YzE6MDow"
-"""The cursor of the beginning of the feed."""
+START = "YzI6ZmU6MDow"
+"""The cursor of the beginning of the feed in its epoch, ``fe``."""
+FEED = FeedState("fe", 0, 0, known=True)
+BEGIN = ChangeCursor(0, 0, "fe")
 HERE = ObserveCursor(
     life=3,
     epoch="e",
@@ -51,7 +52,7 @@ HERE = ObserveCursor(
 
 
 def session(*, revision: int = 2, epoch: str | None = "e", position: int | None = 5, change: int = 0) -> SessionState:
-    return SessionState(3, revision, epoch, position, 4, 3, 9, 1, change)
+    return SessionState(3, revision, epoch, position, 4, 3, 9, 1, change, 0, "fe")
 
 
 def row(position: int, payload: str = '"x"', *, revision: int = 2, lost: int = 0) -> ActivityRow:
@@ -117,7 +118,7 @@ def test_a_place_is_a_place() -> None:
 def test_a_look_without_a_place_is_where_the_session_stands() -> None:
     """A missing number counts as 0, and a missing epoch as empty."""
     assert plan_page(None, session(), []) == ActivityPage(newest=HERE)
-    bare = SessionState(3, 0, None, None, 0, 0, None, 0, 0)
+    bare = SessionState(3, 0, None, None, 0, 0, None, 0, 0, 0, "fe")
     assert plan_page(None, bare, []) == ActivityPage(newest=ObserveCursor(life=3, change=START))
     assert plan_page(None, session(), [row(5)]) == ActivityPage(newest=HERE), "a read without a cursor shows items"
 
@@ -140,11 +141,14 @@ def test_a_look_shows_what_follows_its_place() -> None:
         (HERE, session(epoch=None, position=None), [], GapReason.UNAVAILABLE),
         (replace(HERE, position=6), session(), [], GapReason.UNAVAILABLE),
         (replace(HERE, revision=3), session(), [], GapReason.UNAVAILABLE),
-        (replace(HERE, change=cursor("c1:0:2")), session(change=1), [], GapReason.UNAVAILABLE),
+        (replace(HERE, change=cursor("c2:fe:0:2")), session(change=1), [], GapReason.UNAVAILABLE),
+        (replace(HERE, change=cursor("c2:fe:1:0")), session(change=1), [], GapReason.UNAVAILABLE),
+        (replace(HERE, change=cursor("c2:ff:0:1")), session(change=1), [], GapReason.UNAVAILABLE),
+        (replace(HERE, change=cursor("c1:0:1")), session(change=1), [], GapReason.UNAVAILABLE),
         (replace(HERE, position=4), session(), [], GapReason.TRIMMED),
         (replace(HERE, position=2), session(), [row(4), row(5)], GapReason.TRIMMED),
         (ObserveCursor(), session(), [row(2), row(3)], GapReason.TRIMMED),
-        (replace(HERE, change=cursor("c1:0:1")), session(change=1), [], None),
+        (replace(HERE, change=cursor("c2:fe:0:1")), session(change=1), [], None),
         (replace(HERE, change=""), session(change=1), [], None),
     ],
 )
@@ -162,10 +166,11 @@ def test_a_damaged_row_is_told() -> None:
 
 def test_changes_that_were_pruned_are_a_gap() -> None:
     """Only a cursor at or above the floor of the feed is valid."""
-    assert decode_seen_changes([], ChangeCursor(1, 4), ChangeCursor(1, 5)) is None
-    seen = decode_seen_changes([], ChangeCursor(1, 5), ChangeCursor(1, 5))
+    pruned = FeedState("fe", 5, 1, known=False)
+    assert decode_seen_changes([], ChangeCursor(1, 4, "fe"), pruned) is None
+    seen = decode_seen_changes([], ChangeCursor(1, 5, "fe"), pruned)
     assert seen is not None
-    assert (seen.changes, seen.cursor) == ((), base64.urlsafe_b64encode(b"c1:1:5").decode())
+    assert (seen.changes, seen.cursor) == ((), cursor("c2:fe:1:5"))
 
 
 def test_only_visible_changes_are_shown() -> None:
@@ -174,14 +179,14 @@ def test_only_visible_changes_are_shown() -> None:
         SeenChangeRow(1, "p", "event", 4, "completed", visible=True, transaction_id=7),
         SeenChangeRow(2, "q", "event", 1, "running", visible=False, transaction_id=7),
     ]
-    seen = decode_seen_changes(rows, ChangeCursor(0, 0), ChangeCursor(0, 0))
+    seen = decode_seen_changes(rows, BEGIN, FEED)
     assert seen is not None
-    assert [each.cursor for each in seen.changes] == [base64.urlsafe_b64encode(b"c1:7:1").decode()]
-    assert seen.cursor == base64.urlsafe_b64encode(b"c1:7:2").decode()
+    assert [each.cursor for each in seen.changes] == [cursor("c2:fe:7:1")]
+    assert seen.cursor == cursor("c2:fe:7:2")
     third = SeenChangeRow(1, "r", "event", 1, "running", visible=False, transaction_id=8)
-    longer = decode_seen_changes([*rows, third], ChangeCursor(0, 0), ChangeCursor(0, 0))
+    longer = decode_seen_changes([*rows, third], BEGIN, FEED)
     assert longer is not None
-    assert longer.cursor == base64.urlsafe_b64encode(b"c1:8:1").decode()
+    assert longer.cursor == cursor("c2:fe:8:1")
     telling = ObserverStream("s", HERE)
     telling.changes(seen)
     assert telling.observed == [
@@ -199,7 +204,9 @@ def test_only_visible_changes_are_shown() -> None:
 def test_cursors_are_golden() -> None:
     """Cursors of earlier versions keep their meaning permanently; padding of any length is omitted."""
     for session_id in ("q", "qq", "qqq"):
-        assert encode_cursor(session_id, HERE) == cursor(f"o1:3:5:2:4:3:9:1:e:YzE6MDow:{session_id}")
+        assert encode_cursor(session_id, HERE) == cursor(f"o1:3:5:2:4:3:9:1:e:YzI6ZmU6MDow:{session_id}")
+        before_epochs = cursor(f"o1:3:5:2:4:3:9:1:e:YzE6MDow:{session_id}")
+        assert decode_cursor(session_id, before_epochs) == replace(HERE, change=cursor("c1:0:0"))
 
 
 @pytest.mark.parametrize("session_id", ["s", "a:b:c", "é 𝄞", "x" * 255, "\N{PILE OF POO}" * 255])
@@ -245,7 +252,7 @@ def test_what_is_no_cursor_is_refused(text: str) -> None:
 
 def test_a_cursor_has_up_to_4096_characters() -> None:
     """A longer text is refused unread."""
-    start = "o1:3:5:2:4:3:9:1:e:YzE6MDow:"
+    start = "o1:3:5:2:4:3:9:1:e:YzI6ZmU6MDow:"
     for size, fits in ((3_072, True), (3_073, False), (3_075, False)):
         session_id = "s" * (size - len(start))
         text = cursor(start + session_id)
@@ -335,7 +342,7 @@ def test_who_arrives_gets_the_numbers_of_the_session() -> None:
 
 def test_who_was_there_keeps_what_he_has_seen() -> None:
     """An observer keeps its cursor, across a page and across a gap."""
-    seen = replace(HERE, change=cursor("c1:0:1"))
+    seen = replace(HERE, change=cursor("c2:fe:0:1"))
     assert rebase(seen, plan_page(seen, session(change=2), [])) == seen
     lost = replace(HERE, life=2)
     assert rebase(lost, plan_page(lost, session(), [])) == lost
@@ -344,6 +351,6 @@ def test_who_was_there_keeps_what_he_has_seen() -> None:
 def test_where_no_transactions_are_told_apart_the_feed_goes_by_number() -> None:
     """A database with one writer stores no transaction with a change: all have transaction 0."""
     rows = [SeenChangeRow(1, "p", "event", 4, "completed", visible=True)]
-    seen = decode_seen_changes(rows, ChangeCursor(0, 0), ChangeCursor(0, 0))
+    seen = decode_seen_changes(rows, BEGIN, FEED)
     assert seen is not None
-    assert (seen.changes[0].cursor, seen.cursor) == (cursor("c1:0:1"), cursor("c1:0:1"))
+    assert (seen.changes[0].cursor, seen.cursor) == (cursor("c2:fe:0:1"), cursor("c2:fe:0:1"))

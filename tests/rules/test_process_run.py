@@ -32,6 +32,7 @@ from lash.plan.process.change import (
     ChangeCursor,
     ChangeRow,
     EventTailRow,
+    FeedState,
     decode_change_cursor,
     decode_changes,
     decode_tail,
@@ -65,6 +66,7 @@ from tests.rules.kit import FREE_LEASE, OWNER, PROCESS, SESSION, sha256
 replace = msgspec.structs.replace
 
 MOST = 9_223_372_036_854_775_807
+_FEED = FeedState("e", 0, 0, known=True)
 RIVAL = LeaseOwner(owner_id="worker", incarnation_id="second")
 LEASE_ROW = LeaseRow(5, "worker", "first", None, "token", 1_000, 2_000)
 SCOPE = AgentScope(session_id=SESSION)
@@ -301,7 +303,7 @@ def test_a_cursor_leads_back_to_its_place(key: int) -> None:
 def test_no_cursor_is_the_beginning() -> None:
     """Without a cursor, lists and the feed start at the beginning."""
     assert decode_process_cursor(None) is None
-    assert decode_change_cursor(None) == ChangeCursor(0, 0)
+    assert decode_change_cursor(None) == ChangeCursor(0, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -309,6 +311,7 @@ def test_no_cursor_is_the_beginning() -> None:
     [
         *("x", "ä", "p1:1", cursor("p1"), cursor("p1:"), cursor("p1:x"), cursor("p2:1"), cursor("c1:1:1"), cursor(":")),
         *(cursor("c1:1"), cursor("c1::"), cursor("c1:1:x"), cursor("c1:1:1:1"), cursor("c2:1:1")),
+        *(cursor("c2:e:1"), cursor("c2:e::"), cursor("c2:e:1:x"), cursor("c2:e:f:1:1"), cursor("c3:e:1:1")),
     ],
 )
 def test_what_is_no_cursor_is_refused(wrong: str) -> None:
@@ -327,6 +330,8 @@ def test_a_cursor_beyond_all_places_is_refused(number: int) -> None:
         (decode_process_cursor, f"p1:{number}"),
         (decode_change_cursor, f"c1:{number}:0"),
         (decode_change_cursor, f"c1:0:{number}"),
+        (decode_change_cursor, f"c2:e:{number}:0"),
+        (decode_change_cursor, f"c2:e:0:{number}"),
     ):
         with pytest.raises(InvalidInput, match="cursor must lie between 0"):
             read(cursor(text))
@@ -341,28 +346,28 @@ def test_changes_are_read_with_the_place_behind_them() -> None:
         ChangeRow(2, "p", "event", 4, "completed", 3),
         ChangeRow(9, "q", "pruned", None, None, 5),
     ]
-    page = decode_changes(rows, ChangeCursor(1, 1))
+    page = decode_changes(rows, ChangeCursor(1, 1, "e"), _FEED)
     assert page == ChangePage(
         changes=(
             ProcessChange(process_id="p", kind=ChangeKind.REGISTERED, status=ProcessStatus.RUNNING),
             ProcessChange(process_id="p", kind=ChangeKind.EVENT, sequence=4, status=ProcessStatus.COMPLETED),
             ProcessChange(process_id="q", kind=ChangeKind.PRUNED),
         ),
-        cursor=cursor("c1:5:9"),
+        cursor=cursor("c2:e:5:9"),
     )
-    assert decode_change_cursor(page.cursor) == ChangeCursor(transaction_id=5, seq=9)
+    assert decode_change_cursor(page.cursor) == ChangeCursor(transaction_id=5, seq=9, epoch="e")
 
 
 def test_an_empty_page_stays_where_it_was() -> None:
     """Reading again from its cursor misses nothing."""
-    assert decode_changes([], ChangeCursor(3, 4)) == ChangePage(changes=(), cursor=cursor("c1:3:4"))
+    assert decode_changes([], ChangeCursor(3, 4, "e"), _FEED) == ChangePage(changes=(), cursor=cursor("c2:e:3:4"))
 
 
 @pytest.mark.parametrize("damaged", [ChangeRow(4, "p", "wat", None, None), ChangeRow(4, "p", "event", 1, "wat")])
 def test_damaged_changes_are_reported_as_damage(damaged: ChangeRow) -> None:
     """The error names the unreadable change."""
     with pytest.raises(CorruptData, match=r"^change 4 of process 'p' cannot be read: 'wat'"):
-        decode_changes([damaged], ChangeCursor(0, 0))
+        decode_changes([damaged], ChangeCursor(0, 0), _FEED)
 
 
 def test_a_session_is_cut_off_and_nothing_else() -> None:
@@ -384,10 +389,10 @@ def test_a_tail_is_events_and_the_place_behind_them() -> None:
         EventTailRow(7, "p", 1, "note", None, "hash", '{"payload":1}', None, 50, 3),
         EventTailRow(9, "q", 4, "note", "key", "hash", '{"payload":null}', None, 60, 4),
     ]
-    page = decode_tail(rows, ChangeCursor(0, 0))
+    page = decode_tail(rows, ChangeCursor(0, 0), _FEED)
     assert [(each.process_id, each.sequence, each.payload, each.replay_key) for each in page.events] == [
         ("p", 1, 1, None),
         ("q", 4, None, "key"),
     ]
-    assert decode_change_cursor(page.cursor) == ChangeCursor(4, 9)
-    assert decode_tail([], ChangeCursor(4, 9)).cursor == page.cursor
+    assert decode_change_cursor(page.cursor) == ChangeCursor(4, 9, "e")
+    assert decode_tail([], ChangeCursor(4, 9, "e"), _FEED).cursor == page.cursor

@@ -16,12 +16,12 @@ from lash.model.activity import (
     ActivityPage,
     Committed,
     Gap,
-    GapReason,
     ObserveCursor,
     Observed,
     SeenChanges,
     TurnActivity,
 )
+from lash.model.gap import GapReason
 from lash.model.value import JSON
 from lash.plan.activity import encode_cursor
 from lash.runtime.observe.activity import ActivityWriter

@@ -15,13 +15,13 @@ from lash.model.activity import (
     ActivityDraft,
     Committed,
     Gap,
-    GapReason,
     Observed,
     ProcessChanged,
     QueueChanged,
     QueueMark,
     TurnActivity,
 )
+from lash.model.gap import GapReason
 from lash.model.process.process import ChangeKind
 from lash.model.value import JSON
 from lash.runtime.observe.stream import current_cursor, observe

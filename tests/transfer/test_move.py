@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
@@ -21,14 +22,15 @@ from lash.model.process.process import Success
 from lash.model.queue import Boundary
 from lash.model.trigger.trigger import EmitReport
 from lash.model.wait import CustomIdentity, WaitKey
+from lash.runtime.observe.stream import current_cursor, observe
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 from lash.transfer import MoveReport, Progress, move_storage
 from tests.contract.queue_state import claimed, texts
 from tests.contract.test_session_delete import inhabited
 from tests.factories.effect import effect
-from tests.factories.process import news, process_lease, registered, stored
-from tests.factories.session import acquired, chain, commit, created, owner
+from tests.factories.process import event, news, process, process_lease, registered, stored
+from tests.factories.session import acquired, chain, commit, created, owner, started
 from tests.factories.trigger import pressed, trigger
 from tests.factories.wait import YES
 from tests.raw import raw
@@ -37,7 +39,10 @@ from tests.transfer.test_copy import populated
 from tests.transfer.test_kills import moved
 
 HOUR_MS: Final = 3_600_000
-LEFT: Final = {"lash_activity", "lash_activity_tails", "lash_migrations", "lash_wait_changes"}
+LEFT: Final = {
+    *("lash_activity", "lash_activity_tails", "lash_migrations"),
+    *("lash_process_change_epoch", "lash_wait_changes"),
+}
 NOBODY: Final[dict[str, object]] = {
     "owner_id": None,
     "incarnation_id": None,
@@ -191,6 +196,35 @@ async def test_a_moved_storage_works(tmp_path: Path, postgres_schema_url: str, *
 
 
 @pytest.mark.parametrize("to_postgres", [True, False])
+async def test_cursors_of_the_source_get_a_gap(tmp_path: Path, postgres_schema_url: str, *, to_postgres: bool) -> None:
+    """An observer of the source that goes on in the target gets a gap, and then each later change once."""
+    source = f"sqlite:///{tmp_path / 'source.db'}"
+    target = postgres_schema_url if to_postgres else f"sqlite:///{tmp_path / 'target.db'}"
+    async with opened(source) as (storage,):
+        await started(storage)
+        await storage.processes.register(process("p", wake_session_id="s"))
+        place, feed = await current_cursor(storage, "s"), (await storage.events.changes()).cursor
+    await move(source, target)
+    async with opened(target) as (storage,):
+        page = await storage.events.changes(feed)
+        assert (page.changes, page.gap) == ((), lash.GapReason.UNAVAILABLE)
+        async with asyncio.timeout(30), aclosing(observe(storage, "s", place)) as stream:
+            gap = await anext(stream)
+            assert isinstance(gap, lash.Gap)
+            assert gap.reason is lash.GapReason.UNAVAILABLE
+            for number in range(3):
+                await storage.events.append("p", event(payload=number))
+            assert [getattr(await anext(stream), "sequence", None) for _ in range(3)] == [1, 2, 3]
+        later = await storage.events.changes(page.cursor)
+        assert [change.sequence for change in later.changes] == [1, 2, 3]
+        whole = await storage.events.changes()
+        assert [(change.kind.value, change.sequence) for change in whole.changes] == [
+            ("registered", None),
+            *(("event", number) for number in (1, 2, 3)),
+        ]
+
+
+@pytest.mark.parametrize("to_postgres", [True, False])
 async def test_numbers_of_deleted_things_are_not_given_again(
     tmp_path: Path, postgres_schema_url: str, *, to_postgres: bool
 ) -> None:
@@ -277,7 +311,7 @@ async def test_a_source_that_is_used_meanwhile_is_told(tmp_path: Path) -> None:
                 connection.execute("UPDATE lash_sessions SET revision = revision + 1 WHERE session_id = 't'")
                 connection.close()
 
-        with pytest.raises(Conflict, match="was used while it was moved"):
+        with pytest.raises(Conflict, match="the source changed during the move"):
             await move_storage(source, target, progress=use)
         with pytest.raises(Conflict, match="start again"):
             await move_storage(source, target)

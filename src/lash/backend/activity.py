@@ -34,5 +34,5 @@ class Activities:
     async def process_changes(self, session_id: str, cursor: str, *, limit: int = 256) -> SeenChanges | None:
         check_identifier("session_id", session_id)
         after, size = decode_change_cursor(cursor), check_limit(limit)
-        rows, floor = await self._rows.process_changes(session_id, after, size)
-        return decode_seen_changes(rows, after, floor)
+        rows, feed = await self._rows.process_changes(session_id, after, size)
+        return decode_seen_changes(rows, after, feed)

@@ -12,8 +12,16 @@ from lash.sqlkit.catalogue import Catalogue, Table
 from lash.sqlkit.queries import quote_identifier
 from lash.stores.table_rows import RawRows, Row, RowTable
 
-NOT_MOVED: Final = frozenset({"lash_activity", "lash_activity_tails", "lash_migrations", "lash_wait_changes"})
-"""Live activity, and tables that a backend keeps for its own use."""
+NOT_MOVED: Final = frozenset(
+    {
+        "lash_activity",
+        "lash_activity_tails",
+        "lash_migrations",
+        "lash_process_change_epoch",
+        "lash_wait_changes",
+    }
+)
+"""Live activity, the epoch of the change feed, and tables that a backend keeps for its own use."""
 TRANSACTION_ID: Final = "xid8"
 """The type of columns that only PostgreSQL has. Their values mean nothing in another database."""
 

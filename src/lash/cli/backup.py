@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 from lash.base.file_rights import create_copy, create_replacement, name_copy, partial_name, rights_of
+from lash.base.ids import new_id
 from lash.cli import exits
 from lash.cli.bar import busy
 from lash.cli.exits import CommandFailed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _PAGES_AT_ONCE: Final = 512
 _LOCK_TIMEOUT_MS: Final = 5_000
+_EPOCH_TABLE: Final = "lash_process_change_epoch"
 
 
 async def copy_storage(shell: Shell, target: str) -> int:
@@ -78,6 +80,7 @@ async def _replace(shell: Shell, source: str, target: Path, kept: Path | None) -
         old = rights_of(target)
         os.close(create_copy(partial, source) if old is None else create_replacement(partial, old))
         await _copy(shell, "restore", source, partial)
+        _begin_epoch(partial)
         _swap(partial, target, kept)
         write_lock.match_rights()
     finally:
@@ -158,6 +161,19 @@ async def _copy_pages(shell: Shell, label: str, source: str, partial: Path) -> N
     finally:
         copy.close()
         origin.close()
+    _sync(partial)
+
+
+def _begin_epoch(partial: Path) -> None:
+    """Let cursors of observers that have seen more than the backup holds, or something else, get a gap."""
+    copy = apsw.Connection(str(partial))
+    try:
+        queries = load_queries("lash.sqlite.sql")
+        # A backup of an older version has no epoch; its migration begins one.
+        if copy.table_exists(None, _EPOCH_TABLE):
+            copy.execute(queries["change_begin_epoch"], {"epoch": new_id()})
+    finally:
+        copy.close()
     _sync(partial)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from typing import TypeAlias
 
 from msgspec import UNSET, UnsetType
 
+from lash.model.gap import GapReason
 from lash.model.process.process import ChangeKind, ProcessChange, ProcessStatus
 from lash.model.value import JSON, Count, Positive, Value
 
@@ -58,17 +58,6 @@ class ObserveCursor(Value, frozen=True, kw_only=True):
     revision: Count = 0
     queue: QueueMark = QueueMark()
     change: str = ""
-
-
-class GapReason(enum.StrEnum):
-    """Why an observer misses something."""
-
-    TRIMMED = "trimmed"
-    """It was deleted: the observer was disconnected for too long, or too slow."""
-    UNAVAILABLE = "unavailable"
-    """The cursor is from another life of the session or of the database, or ahead of it."""
-    DROPPED = "dropped"
-    """The worker could not store it fast enough, or at all."""
 
 
 class ActivityPage(Value, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ from lash.model.activity import ActivityDraft as ActivityDraft
 from lash.model.activity import ActivityPage as ActivityPage
 from lash.model.activity import Committed as Committed
 from lash.model.activity import Gap as Gap
-from lash.model.activity import GapReason as GapReason
 from lash.model.activity import ObserveCursor as ObserveCursor
 from lash.model.activity import Observed as Observed
 from lash.model.activity import ProcessChanged as ProcessChanged
@@ -62,6 +61,7 @@ from lash.model.effect import ToolAttempt as ToolAttempt
 from lash.model.effect import ToolBatch as ToolBatch
 from lash.model.effect import TurnCheckpoint as TurnCheckpoint
 from lash.model.effect import TurnScope as TurnScope
+from lash.model.gap import GapReason as GapReason
 from lash.model.lease import Acquired as Acquired
 from lash.model.lease import Busy as Busy
 from lash.model.lease import Lease as Lease

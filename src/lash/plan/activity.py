@@ -20,7 +20,6 @@ from lash.model.activity import (
     ActivityPage,
     Committed,
     Gap,
-    GapReason,
     ObserveCursor,
     Observed,
     ProcessChanged,
@@ -30,7 +29,17 @@ from lash.model.activity import (
     SeenChanges,
     TurnActivity,
 )
-from lash.plan.process.change import ChangeCursor, ChangeRow, decode_change_cursor, decode_changes
+from lash.model.gap import GapReason
+from lash.plan.process.change import (
+    ChangeCursor,
+    FeedState,
+    SeenChangeRow,
+    cursor_after,
+    decode_change,
+    decode_change_cursor,
+    encode_change_cursor,
+    feed_gap,
+)
 
 KEPT_ITEMS: Final = 2_048
 """How many pieces of activity of a session are kept."""
@@ -85,7 +94,8 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
     newest_seq: int | None
     dead: int
     change_seq: int
-    change_transaction_id: int = 0
+    change_transaction_id: int
+    change_epoch: str
 
 
 class ActivityRow(msgspec.Struct, frozen=True, array_like=True):
@@ -95,18 +105,6 @@ class ActivityRow(msgspec.Struct, frozen=True, array_like=True):
     revision: int
     body: str
     created_at_ms: int
-
-
-class SeenChangeRow(msgspec.Struct, frozen=True, array_like=True):
-    """A change of any process, and whether the session may see that process."""
-
-    seq: int
-    process_id: str
-    kind: str
-    sequence: int | None
-    status: str | None
-    visible: bool
-    transaction_id: int = 0
 
 
 def encode_activity(items: object) -> EncodedActivity:
@@ -157,13 +155,14 @@ def plan_page(cursor: ObserveCursor | None, session: SessionState, rows: Sequenc
     return ActivityPage(newest=newest, activity=tuple(_decode(row) for row in rows))
 
 
-def decode_seen_changes(rows: Sequence[SeenChangeRow], after: ChangeCursor, floor: ChangeCursor) -> SeenChanges | None:
-    """Return the visible changes of a page of the feed and the cursor after it; None if a part of it was pruned."""
-    if after < floor:
+def decode_seen_changes(rows: Sequence[SeenChangeRow], after: ChangeCursor, feed: FeedState) -> SeenChanges | None:
+    """Return the visible changes of a page of the feed and the cursor after it; None if there is a gap before it."""
+    if feed_gap(after, feed) is not None:
         return None
-    seen = tuple(_decode_seen_change(row) for row in rows if row.visible)
-    last = ChangeCursor(rows[-1].transaction_id, rows[-1].seq) if rows else after
-    return SeenChanges(changes=seen, cursor=_change_cursor(last))
+    seen = tuple(
+        SeenChange(change=decode_change(row), cursor=cursor_after([row], after, feed)) for row in rows if row.visible
+    )
+    return SeenChanges(changes=seen, cursor=cursor_after(rows, after, feed))
 
 
 def encode_cursor(session_id: str, cursor: ObserveCursor) -> str:
@@ -267,33 +266,29 @@ def _newest(session: SessionState) -> ObserveCursor:
         queue=QueueMark(
             queued=session.queued, claimed=session.claimed, newest_seq=session.newest_seq or 0, dead=session.dead
         ),
-        change=_change_cursor(ChangeCursor(session.change_transaction_id, session.change_seq)),
+        change=encode_change_cursor(
+            ChangeCursor(session.change_transaction_id, session.change_seq, session.change_epoch)
+        ),
     )
-
-
-def _change_cursor(cursor: ChangeCursor) -> str:
-    return decode_changes((), cursor).cursor
-
-
-def _decode_seen_change(row: SeenChangeRow) -> SeenChange:
-    plain = ChangeRow(row.seq, row.process_id, row.kind, row.sequence, row.status, row.transaction_id)
-    page = decode_changes([plain], ChangeCursor(0, 0))
-    return SeenChange(change=page.changes[0], cursor=page.cursor)
 
 
 def _gap(cursor: ObserveCursor, newest: ObserveCursor, rows: Sequence[ActivityRow]) -> GapReason | None:
     if cursor.life not in {0, newest.life} or cursor.epoch not in {"", newest.epoch}:
         return GapReason.UNAVAILABLE
     is_ahead = cursor.position > newest.position or cursor.revision > newest.revision
-    if is_ahead or _is_ahead(cursor.change, newest.change):
+    if is_ahead or not _is_within(cursor.change, newest.change):
         return GapReason.UNAVAILABLE
     if cursor.position < newest.position and (not rows or rows[0].position != cursor.position + 1):
         return GapReason.TRIMMED
     return None
 
 
-def _is_ahead(change: str, newest: str) -> bool:
-    return bool(change) and decode_change_cursor(change) > decode_change_cursor(newest)
+def _is_within(change: str, newest: str) -> bool:
+    """Return whether a cursor of the change feed, if there is one, is of its epoch and not ahead of its end."""
+    if not change:
+        return True
+    cursor, end = decode_change_cursor(change), decode_change_cursor(newest)
+    return cursor.epoch == end.epoch and cursor.position <= end.position
 
 
 def _decode(row: ActivityRow) -> Activity:

@@ -53,6 +53,7 @@ _NOUNS: Final = {
     "lash_process_leases": "lease",
     "lash_process_changes": "process",
     "lash_process_change_floor": "process",
+    "lash_process_change_epoch": "process",
     "lash_process_tombstones": "process",
     "lash_process_events": "event",
     "lash_wakes": "event",

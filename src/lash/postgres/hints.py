@@ -16,6 +16,7 @@ from lash.base.ids import new_id
 from lash.errors import ConfigError, LashError
 from lash.postgres.engine.database import Database
 from lash.postgres.engine.errors import DRIVER_ERRORS, FailurePhase
+from lash.postgres.epoch import check_epoch
 from lash.stores.hints import ANYTHING, NO_TAGS, Hint, Tags
 
 _LOG: Final = logging.getLogger("lash.postgres")
@@ -82,6 +83,7 @@ class PostgresHints:
         self._timer: asyncio.TimerHandle | None = None
         self._listening: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._connected_once = False
         self._closed = False
 
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> LocalListener:
@@ -177,7 +179,7 @@ class PostgresHints:
         while True:
             try:
                 await self._listen_until_lost()
-            except DRIVER_ERRORS as error:
+            except (*DRIVER_ERRORS, LashError) as error:
                 failures += 1
                 if failures == 1:
                     _LOG.warning("cannot receive notifications, polling instead: %s", self._listen_failure(error))
@@ -191,6 +193,10 @@ class PostgresHints:
         try:
             connection.add_termination_listener(lambda _connection: lost.set())
             await connection.add_listener(self._channel, self._receive)
+            if self._connected_once:
+                # The address may lead to another server now, with a restored copy.
+                await check_epoch(self._database)
+            self._connected_once = True
             # Notifications sent before this moment did not arrive.
             self._hints.give(ANYTHING)
             await lost.wait()
@@ -220,6 +226,8 @@ class PostgresHints:
                 await connection.close(timeout=_CLOSE_LIMIT_S)
 
     def _listen_failure(self, error: BaseException) -> Exception:
+        if isinstance(error, LashError):
+            return error
         options = self._database.options
         return self._database.failure(error, FailurePhase.CONNECT, "listen", address=options.listen_address)
 

@@ -23,17 +23,14 @@ class _ColumnAnswer(msgspec.Struct, frozen=True, array_like=True):
     not_null: bool
 
 
-class _CatalogueUnique(msgspec.Struct, frozen=True, array_like=True):
+class _KeyAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A unique key, or a foreign key with what it refers to."""
+
     table: str
     columns: str
     predicate: str | None
-
-
-class _CatalogueForeignKey(msgspec.Struct, frozen=True, array_like=True):
-    table: str
-    columns: str
-    referenced_table: str
-    referenced_columns: str
+    referenced_table: str | None
+    referenced_columns: str | None
 
 
 async def prepare_schema(database: Database, *, migrate: bool) -> None:
@@ -54,12 +51,15 @@ async def prepare_schema(database: Database, *, migrate: bool) -> None:
 async def read_catalogue(database: Database, schema: str) -> Catalogue:
     """Return the catalogue of lash's tables in this schema."""
     columns = await database.read_all(_ColumnAnswer, "schema_columns", schema)
-    unique = await database.read_all(_CatalogueUnique, "schema_unique_keys", schema)
-    foreign = await database.read_all(_CatalogueForeignKey, "schema_foreign_keys", schema)
+    keys = await database.read_all(_KeyAnswer, "schema_keys", schema)
     return group_catalogue(
         [(row.table, row.column, row.type, row.not_null) for row in columns],
-        [(row.table, row.columns, row.predicate) for row in unique],
-        [(row.table, row.columns, row.referenced_table, row.referenced_columns) for row in foreign],
+        [(row.table, row.columns, row.predicate) for row in keys if row.referenced_table is None],
+        [
+            (row.table, row.columns, row.referenced_table, row.referenced_columns)
+            for row in keys
+            if row.referenced_table is not None and row.referenced_columns is not None
+        ],
     )
 
 

@@ -13,6 +13,7 @@ from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, StatementHook
 from lash.postgres.engine.lock_watch import LockHolder
 from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.epoch import check_epoch
 from lash.postgres.hints import PostgresHints
 from lash.postgres.process_batches import ProcessBatches
 from lash.postgres.rows.activity import PostgresActivityRows
@@ -21,6 +22,7 @@ from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBy
 from lash.postgres.rows.effect import PostgresEffectRows
 from lash.postgres.rows.lease import PostgresLeaseRows
 from lash.postgres.rows.maintenance import PostgresMaintenanceRows
+from lash.postgres.rows.process.change import ChangeFeed
 from lash.postgres.rows.process.event import PostgresEventRows
 from lash.postgres.rows.process.grant import PostgresGrantRows
 from lash.postgres.rows.process.lease import PostgresProcessLeaseRows
@@ -77,6 +79,7 @@ class PostgresStorage(BackendStorage):
         database = await Database.open(options, queries=queries, pool=pool, on_statement=on_statement)
         try:
             await prepare_schema(database, migrate=migrate)
+            await check_epoch(database)
         except BaseException:
             await database.close()
             raise
@@ -106,16 +109,16 @@ class PostgresStorage(BackendStorage):
 
 
 def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
-    cache, batches = ProcessCache(), ProcessBatches(database)
+    cache, batches, feed = ProcessCache(), ProcessBatches(database), ChangeFeed(database)
     return BackendRows(
-        activity=PostgresActivityRows(database),
+        activity=PostgresActivityRows(database, feed),
         artifacts=PostgresArtifactRows(database),
         attachment_bytes=attachment_bytes,
         attachments=PostgresAttachmentManifest(database),
         claims=PostgresClaimRows(database),
         dead_letters=PostgresDeadLetterRows(database),
         effects=PostgresEffectRows(database, cache),
-        events=PostgresEventRows(database, cache, batches),
+        events=PostgresEventRows(database, cache, batches, feed),
         grants=PostgresGrantRows(database, cache),
         leases=PostgresLeaseRows(database),
         maintenance=PostgresMaintenanceRows(database),

@@ -9,8 +9,8 @@ from lash.model.activity import ActivityDraft, ActivityPage, ObserveCursor, Seen
 
 if TYPE_CHECKING:
     # Only backends use these; without them, import lash stays light.
-    from lash.plan.activity import ActivityRow, EncodedActivity, SeenChangeRow, SessionState
-    from lash.plan.process.change import ChangeCursor
+    from lash.plan.activity import ActivityRow, EncodedActivity, SessionState
+    from lash.plan.process.change import ChangeCursor, FeedState, SeenChangeRow
 
 
 class ActivityStore(Protocol):
@@ -33,15 +33,17 @@ class ActivityStore(Protocol):
         """Return the newest state of a session and the activity after a cursor, from one moment, in one read.
 
         Without a cursor the page has no activity. If activity after the cursor was deleted, or the cursor is from
-        another life or epoch or ahead of the session, the page has the reason as its gap and no activity.
+        another life or epoch or ahead of the session, the page has the reason as its gap and no activity. The epoch is
+        another one after the storage was restored or moved.
         """
         ...
 
     async def process_changes(self, session_id: str, cursor: str, *, limit: int = 256) -> SeenChanges | None:
         """Return changes after a cursor of the change feed, of processes that wake the session or are granted to it.
 
-        Returns None if changes after the cursor were pruned. A session sees a process as long as it exists; its pruning
-        is not reported. An answer without changes may still have a cursor that is further on.
+        Returns None if changes after the cursor were pruned, or if the feed does not have the change that the cursor
+        names. A session sees a process as long as it exists; its pruning is not reported. An answer without changes may
+        still have a cursor that is further on.
         """
         ...
 
@@ -62,6 +64,6 @@ class ActivityRows(Protocol):
 
     async def process_changes(
         self, session_id: str, after: ChangeCursor, limit: int
-    ) -> tuple[Sequence[SeenChangeRow], ChangeCursor]:
-        """Return a page of the change feed, and up to where the feed was pruned."""
+    ) -> tuple[Sequence[SeenChangeRow], FeedState]:
+        """Return a page of the change feed, and the state of the feed, from one moment."""
         ...

@@ -59,6 +59,8 @@ class RowStore(Protocol):
     async def begin(self, mark: bytes) -> None:
         """Mark the start of a move into this empty storage, and remove the secret that the storage may have made.
 
+        A new epoch of the change feed begins: cursors of the source get a gap.
+
         Raises `Conflict`, like the calls below, if another move has left a mark meanwhile.
         """
         ...

@@ -142,13 +142,15 @@ class ActivityStore:
         """Return the newest state of a session and the activity after a cursor, from one moment, in one read.
 
         Without a cursor the page has no activity. If activity after the cursor was deleted, or the cursor is from
-        another life or epoch or ahead of the session, the page has the reason as its gap and no activity.
+        another life or epoch or ahead of the session, the page has the reason as its gap and no activity. The epoch is
+        another one after the storage was restored or moved.
         """
     def process_changes(self, session_id: str, cursor: str, *, limit: int = 256) -> SeenChanges | None:
         """Return changes after a cursor of the change feed, of processes that wake the session or are granted to it.
 
-        Returns None if changes after the cursor were pruned. A session sees a process as long as it exists; its pruning
-        is not reported. An answer without changes may still have a cursor that is further on.
+        Returns None if changes after the cursor were pruned, or if the feed does not have the change that the cursor
+        names. A session sees a process as long as it exists; its pruning is not reported. An answer without changes may
+        still have a cursor that is further on.
         """
 
 class App:
@@ -474,10 +476,14 @@ class EventStore:
     def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
         """Return the events of all processes after a cursor; a reader that keeps the cursor gets each exactly once.
 
-        Events of pruned processes are left out. The cursor is that of ``changes``: either method resumes the other.
+        Events of pruned processes are left out. The cursor is that of ``changes``: either method resumes the other, and
+        both report the same gaps.
         """
     def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:
         """Return the changes of all processes after a cursor; a reader that keeps the cursor gets each exactly once.
+
+        If changes after the cursor were pruned, or the cursor is from another epoch of the feed, the page has the
+        reason as its gap. A cursor of another epoch continues at the end of the feed.
 
         The changes of one writer come in its order. Changes of one process by concurrent writers can come in another
         order on PostgreSQL; ``sequence`` is the order of the log.
@@ -776,12 +782,12 @@ class ProcessStore:
         """Remove at most ``limit`` processes that ended before a moment, with their logs, and leave tombstones.
 
         ``through_cursor`` is the position of the slowest reader of the change feed: nothing that it has not read is
-        removed. Pass None if the feed has no reader.
+        removed. Pass None if the feed has no reader. A cursor of another epoch of the feed removes nothing.
         """
     def prune_changes(self, *, before_ms: int, limit: int = 1000) -> int:
         """Remove the oldest changes of the feed, at most ``limit``, that happened before a moment; return how many.
 
-        A reader whose cursor is older misses them, and so does the tail of events. The logs of the processes keep all
+        A reader whose cursor is older gets a gap, and so does the tail of events. The logs of the processes keep all
         their events.
         """
 

@@ -28,6 +28,7 @@ MIGRATIONS = (
     "0011_activity",
     "0012_packed_nodes",
     "0013_cheaper_commits",
+    "0014_change_epoch",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

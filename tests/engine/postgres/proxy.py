@@ -38,6 +38,11 @@ class Proxy:
         """Cut the line the next time the client sends something with the marker in it."""
         self._cut = (marker, when)
 
+    def lead_to(self, port: int | None) -> None:
+        """Connect the clients that come from now on to another server on the same host."""
+        assert port is not None
+        self._port = port
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(self._host, self._port)
         answers = asyncio.create_task(_copy(server_reader, writer))

@@ -11,7 +11,8 @@ import asyncpg
 import pytest
 
 import lash
-from lash.model.activity import ActivityDraft, GapReason
+from lash.model.activity import ActivityDraft
+from lash.model.gap import GapReason
 from lash.testing.postgres_server import PostgresServer, ServerNotFound, find_binaries
 from tests.backends import fresh_schema
 from tests.factories.session import commit, created, node, started

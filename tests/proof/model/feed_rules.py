@@ -6,6 +6,7 @@ import dataclasses
 
 from hypothesis import strategies as st
 
+from lash.model.gap import GapReason
 from lash.model.process.event import EventDraft, EventPage, ProcessEvent
 from lash.model.process.process import ChangeKind, ChangePage, ProcessChange
 from tests.proof.model.base_rules import session_ids
@@ -63,7 +64,7 @@ class FeedRules(ProcessLife):
         page = self.step(
             "tail",
             lambda side: side.storage.events.tail(side.own(reader.cursor), limit=limit),
-            like(lambda: self._tail(places)),
+            like(lambda: self._tail(reader, places)),
         )
         assert page is not None
         if places:
@@ -133,7 +134,13 @@ class FeedRules(ProcessLife):
     def _changes(self, reader: Reader, limit: int, got: ChangePage | None) -> ChangePage:
         start = self._start(reader)
         cursor = "" if got is None else got.cursor
-        return ChangePage(changes=tuple(self.processes.feed[start : start + limit]), cursor=cursor)
+        changes = tuple(self.processes.feed[start : start + limit])
+        return ChangePage(changes=changes, cursor=cursor, gap=self._gap(reader))
+
+    def _gap(self, reader: Reader) -> GapReason | None:
+        """Return the gap of a reader whose cursor is from before pruned changes."""
+        is_behind = reader.cursor is not None and reader.place < self.processes.feed_floor
+        return GapReason.TRIMMED if is_behind else None
 
     def _events(self, reader: Reader) -> list[int]:
         """Return the positions in the feed of the events before a reader's cursor, of processes that still exist."""
@@ -144,13 +151,13 @@ class FeedRules(ProcessLife):
             if model.feed[place].kind is ChangeKind.EVENT and model.feed_lives[place] in model.processes.values()
         ]
 
-    def _tail(self, places: list[int]) -> EventPage:
+    def _tail(self, reader: Reader, places: list[int]) -> EventPage:
         events: list[ProcessEvent] = []
         for place in places:
             sequence = self.processes.feed[place].sequence
             assert sequence is not None
             events.append(self.processes.feed_lives[place].log[sequence - 1])
-        return EventPage(events=tuple(events), cursor="")
+        return EventPage(events=tuple(events), cursor="", gap=self._gap(reader))
 
 
 async def _appended(side: Side, process_id: str, draft: EventDraft) -> int:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lash.base.limits import check_identifier, check_integer, check_limit
+from lash.model.gap import GapReason
 from lash.model.lease import LeaseFence
 from lash.model.process.event import SIGNAL_PREFIX, Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.process.process import ChangePage
 from lash.model.value import JSON
 from lash.plan.process.append import AppendConditions, append_request
-from lash.plan.process.change import decode_change_cursor, decode_changes, decode_tail
+from lash.plan.process.change import (
+    decode_change_cursor,
+    decode_changes,
+    decode_tail,
+    encode_change_cursor,
+    feed_gap,
+)
 from lash.plan.process.event import decode_event
 from lash.plan.process.event_draft import check_signal_name, signal_draft
 from lash.plan.process.grant import check_process_ids
@@ -84,8 +91,17 @@ class Events:
 
     async def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
         after = decode_change_cursor(cursor)
-        return decode_tail(await self._rows.tail(after, check_limit(limit)), after)
+        rows, feed = await self._rows.tail(after, check_limit(limit))
+        if feed_gap(after, feed) is GapReason.UNAVAILABLE:
+            return EventPage(events=(), cursor=await self._end(), gap=GapReason.UNAVAILABLE)
+        return decode_tail(rows, after, feed)
 
     async def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:
         after = decode_change_cursor(cursor)
-        return decode_changes(await self._rows.changes(after, check_limit(limit)), after)
+        rows, feed = await self._rows.changes(after, check_limit(limit))
+        if feed_gap(after, feed) is GapReason.UNAVAILABLE:
+            return ChangePage(changes=(), cursor=await self._end(), gap=GapReason.UNAVAILABLE)
+        return decode_changes(rows, after, feed)
+
+    async def _end(self) -> str:
+        return encode_change_cursor(await self._rows.feed_end())

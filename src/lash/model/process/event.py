@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from lash.model.gap import GapReason
 from lash.model.value import JSON, Count, JSONObject, Value, share_default
 
 CANCEL_REQUESTED: Final = "process.cancel_requested"
@@ -145,10 +146,15 @@ class ProcessEvent(Value, frozen=True, kw_only=True):
 
 
 class EventPage(Value, frozen=True, kw_only=True):
-    """Events of all processes in an order that a cursor can resume; ``cursor`` is the position after the last one."""
+    """Events of all processes in an order that a cursor can resume; ``cursor`` is the position after the last one.
+
+    With a ``gap`` something after the reader's cursor is missing: load the processes after reading this page, and go on
+    from its cursor.
+    """
 
     events: tuple[ProcessEvent, ...]
     cursor: str
+    gap: GapReason | None = None
 
 
 class WakeState(enum.StrEnum):

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.model.causal import CausalRef
+from lash.model.gap import GapReason
 from lash.model.lease import Lease, LeaseOwner
 from lash.model.process.event import EventType, TerminalState
 from lash.model.value import JSON, Count, JSONObject, Value, share_default
@@ -330,10 +331,15 @@ class ProcessChange(Value, frozen=True, kw_only=True):
 
 
 class ChangePage(Value, frozen=True, kw_only=True):
-    """Changes in an order that a cursor can resume; ``cursor`` is the position after the last one."""
+    """Changes in an order that a cursor can resume; ``cursor`` is the position after the last one.
+
+    With a ``gap`` something after the reader's cursor is missing: load the processes after reading this page, and go on
+    from its cursor.
+    """
 
     changes: tuple[ProcessChange, ...]
     cursor: str
+    gap: GapReason | None = None
 
 
 class PrunedProcesses(Value, frozen=True, kw_only=True):

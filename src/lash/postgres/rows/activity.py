@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from lash.base.ids import new_id
 from lash.plan.activity import (
     COUNTED,
@@ -14,34 +12,28 @@ from lash.plan.activity import (
     KEPT_MS,
     ActivityRow,
     EncodedActivity,
-    SeenChangeRow,
     SessionState,
 )
-from lash.plan.process.change import ChangeCursor
+from lash.plan.process.change import ChangeCursor, FeedState, SeenChangeRow
 from lash.postgres.engine.database import Database
+from lash.postgres.rows.process.change import ChangeFeed
 from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Number
 
 
 class _PageAnswer(SessionState, frozen=True, array_like=True):
-    """The state of a session, and some of its activity."""
+    """The state of a session, the transaction that holds the change feed back, and some of its activity."""
 
+    held_by: str | None = None
     rows: list[ActivityRow] = []  # noqa: RUF012 (msgspec makes a new list for each)
-
-
-class _ChangesAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """Up to where the feed was pruned, and some of it."""
-
-    floor_seq: int
-    floor_transaction_id: int
-    rows: list[SeenChangeRow]
 
 
 class PostgresActivityRows:
     """The live activity of one PostgreSQL storage; the contract is `lash.stores.activity.ActivityRows`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, feed: ChangeFeed) -> None:
         self._database = database
+        self._feed = feed
 
     async def append(self, session_id: str, activity: EncodedActivity) -> int:
         position = await self._append(session_id, activity)
@@ -56,16 +48,16 @@ class PostgresActivityRows:
         answer = await self._database.read_one(_PageAnswer, "activity_read", session_id, after, limit, COUNTED)
         if answer is None:
             raise await missing(self._database, session_id)
+        await self._feed.note(answer.held_by)
         return answer, answer.rows
 
     async def process_changes(
         self, session_id: str, after: ChangeCursor, limit: int
-    ) -> tuple[Sequence[SeenChangeRow], ChangeCursor]:
-        arguments = (session_id, str(after.transaction_id), after.seq, limit)
-        answer = await self._database.read_one(_ChangesAnswer, "activity_process_changes", *arguments)
-        if answer is None:
+    ) -> tuple[Sequence[SeenChangeRow], FeedState]:
+        found = await self._feed.seen(session_id, after, limit)
+        if found is None:
             raise await missing(self._database, session_id)
-        return answer.rows, ChangeCursor(answer.floor_transaction_id, answer.floor_seq)
+        return found
 
     async def _append(self, session_id: str, activity: EncodedActivity) -> int | None:
         # Not retried after a lost connection: observers might get it twice.

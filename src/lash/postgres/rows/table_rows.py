@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from lash.backend.table_rows import TRANSACTION_ID, require_marked, row_tables, table_statements
+from lash.base.ids import new_id
 from lash.postgres.engine.database import Database
 from lash.sqlkit.catalogue import Table, load_catalogue
 from lash.sqlkit.queries import in_schema, quote_identifier
@@ -78,7 +79,7 @@ class PostgresRawRows:
         return None if found is None else found.content
 
     async def begin(self, mark: bytes) -> None:
-        await self._write_marked("rows_begin", mark)
+        await self._write_marked("rows_begin", mark, new_id())
 
     async def write(self, table: RowTable, rows: Sequence[Row], before: bytes, mark: bytes) -> None:
         types = self._types[table.name]

@@ -56,9 +56,16 @@ RETURNING true;
 -- name: activity_read
 -- The state of a session, and its activity after position $2 (NULL: none), at most $3 rows; its queue is counted up to
 -- $4. The end of the change feed is the position below which no running transaction can still add a change; pruned
--- changes count.
+-- changes count. The oldest running transaction is returned if it holds changes back.
 SELECT
     s.session_key, s.revision, t.epoch, t.position, q.queued, q.claimed, q.newest_seq, d.dead, f.seq, f.xid::text,
+    coalesce((SELECT g.epoch FROM :"schema".lash_process_change_epoch AS g), ''),
+    (
+        SELECT pg_snapshot_xmin(pg_current_snapshot())::text
+        FROM :"schema".lash_process_changes AS h
+        WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
+        LIMIT 1
+    ),
     array(
         SELECT row(a.position, a.revision, a.body, a.created_at_ms)
         FROM :"schema".lash_activity AS a
@@ -105,35 +112,4 @@ CROSS JOIN LATERAL (
     ORDER BY e.xid DESC, e.seq DESC
     LIMIT 1
 ) AS f
-WHERE s.session_id = $1::text;
-
--- name: activity_process_changes
--- The changes after the position $2, $3 of the feed, at most $4, whether the session $1 may see their processes, and
--- how far the feed was pruned. Changes at or above the oldest running transaction are held back. No row if the session
--- does not exist.
-SELECT
-    coalesce(f.seq, 0), coalesce(f.xid, '0'::xid8)::text,
-    array(
-        SELECT row(
-            c.seq, c.process_id, c.kind, c.sequence, c.status,
-            EXISTS (
-                SELECT 1
-                FROM :"schema".lash_processes AS p
-                WHERE p.process_id = c.process_id AND (
-                    p.wake_session_id = $1::text
-                    OR EXISTS (
-                        SELECT 1 FROM :"schema".lash_grants AS g
-                        WHERE g.process_key = p.process_key AND g.session_id = $1::text
-                    )
-                )
-            ),
-            c.xid::text
-        )
-        FROM :"schema".lash_process_changes AS c
-        WHERE (c.xid, c.seq) > ($2::text::xid8, $3::bigint) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
-        ORDER BY c.xid, c.seq
-        LIMIT $4::bigint
-    )
-FROM :"schema".lash_sessions AS s
-LEFT JOIN :"schema".lash_process_change_floor AS f ON true
 WHERE s.session_id = $1::text;

@@ -32,8 +32,9 @@ JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdro
 WHERE n.nspname = $1::text AND t.relkind IN ('r', 'p') AND t.relname LIKE 'lash\_%'
 ORDER BY t.relname, a.attnum;
 
--- name: schema_unique_keys
--- Every unique key of lash's tables: table, columns, predicate.
+-- name: schema_keys
+-- Every unique key of lash's tables (table, columns, predicate), and every foreign key (table, columns, NULL, table
+-- referenced, columns referenced).
 SELECT
     t.relname::text,
     (
@@ -41,14 +42,12 @@ SELECT
         FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
         JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum = k.number
     ),
-    pg_get_expr(i.indpred, i.indrelid)
+    pg_get_expr(i.indpred, i.indrelid), NULL, NULL
 FROM pg_class AS t
 JOIN pg_namespace AS n ON n.oid = t.relnamespace
 JOIN pg_index AS i ON i.indrelid = t.oid AND i.indisunique AND i.indisvalid AND i.indexprs IS NULL
-WHERE n.nspname = $1::text AND t.relkind IN ('r', 'p') AND t.relname LIKE 'lash\_%';
-
--- name: schema_foreign_keys
--- Every foreign key of lash's tables: table, columns, table referenced, columns referenced.
+WHERE n.nspname = $1::text AND t.relkind IN ('r', 'p') AND t.relname LIKE 'lash\_%'
+UNION ALL
 SELECT
     t.relname::text,
     (
@@ -56,7 +55,7 @@ SELECT
         FROM unnest(c.conkey) WITH ORDINALITY AS k (number, place)
         JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = k.number
     ),
-    r.relname::text,
+    NULL, r.relname::text,
     (
         SELECT string_agg(a.attname::text, ',' ORDER BY k.place)
         FROM unnest(c.confkey) WITH ORDINALITY AS k (number, place)

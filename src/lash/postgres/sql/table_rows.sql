@@ -42,8 +42,8 @@ ORDER BY s.name;
 SELECT secret FROM :"schema".lash_secrets WHERE name = 'move';
 
 -- name: rows_begin
--- Writes the mark of a move and removes the secrets of this storage, for which the move writes those of the source;
--- nothing if there is a mark. Returns how many marks were written.
+-- Writes the mark of a move, begins the epoch $2 of the change feed, and removes the secrets of this storage, for which
+-- the move writes those of the source; nothing if there is a mark. Returns how many marks were written.
 WITH marked AS (
     INSERT INTO :"schema".lash_secrets (name, secret, created_at_ms)
     VALUES ('move', $1, :"schema".lash_now_ms())
@@ -52,6 +52,9 @@ WITH marked AS (
 ),
 forgotten AS (
     DELETE FROM :"schema".lash_secrets WHERE name <> 'move' AND EXISTS (SELECT 1 FROM marked)
+),
+begun AS (
+    UPDATE :"schema".lash_process_change_epoch SET epoch = $2::text WHERE EXISTS (SELECT 1 FROM marked)
 )
 SELECT count(*) FROM marked;
 

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from lash.base.limits import check_identifier
 from lash.errors import Advice, SessionDeleted, SessionNotFound, StoreError
-from lash.model.activity import GapReason, ObserveCursor, Observed
+from lash.model.activity import ObserveCursor, Observed
+from lash.model.gap import GapReason
 from lash.plan.activity import ObserverStream, decode_cursor, encode_cursor, rebase
 from lash.stores.storage import Storage
 

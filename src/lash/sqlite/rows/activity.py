@@ -14,13 +14,12 @@ from lash.plan.activity import (
     ActivityRow,
     ActivityTailRow,
     EncodedActivity,
-    SeenChangeRow,
     SessionState,
 )
-from lash.plan.process.change import ChangeCursor
+from lash.plan.process.change import ChangeCursor, FeedState, SeenChangeRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
+from lash.sqlite.rows.process.change import read_feed
 from lash.sqlite.rows.session.lookup import find_head, missing
-from lash.sqlkit.rows import Number
 
 
 class SQLiteActivityRows:
@@ -47,14 +46,13 @@ class SQLiteActivityRows:
 
     async def process_changes(
         self, session_id: str, after: ChangeCursor, limit: int
-    ) -> tuple[Sequence[SeenChangeRow], ChangeCursor]:
-        def body(reader: Reader) -> tuple[Sequence[SeenChangeRow], ChangeCursor]:
+    ) -> tuple[Sequence[SeenChangeRow], FeedState]:
+        def body(reader: Reader) -> tuple[Sequence[SeenChangeRow], FeedState]:
             find_head(reader, session_id)
             rows = reader.all(
                 SeenChangeRow, "activity_process_changes", session_id=session_id, after=after.seq, limit=limit
             )
-            floor = reader.one(Number, "activity_change_floor")
-            return rows, ChangeCursor(0, 0 if floor is None else floor.number)
+            return rows, read_feed(reader, after)
 
         return self._database.read(body)
 

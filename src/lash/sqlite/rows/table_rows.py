@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from lash.backend.table_rows import require_marked, row_tables, table_statements
+from lash.base.ids import new_id
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlkit.catalogue import load_catalogue
 from lash.sqlkit.rows import Content, Number
@@ -67,6 +68,7 @@ class SQLiteRawRows:
     async def begin(self, mark: bytes) -> None:
         def body(transaction: Transaction) -> None:
             transaction.run("rows_forget_secrets")
+            transaction.run("change_begin_epoch", epoch=new_id())
             require_marked(transaction.run("rows_begin", mark=mark, now_ms=transaction.now_ms))
 
         await self._database.write(body)

@@ -30,7 +30,8 @@ WHERE session_key = :session_key AND position <= (
 -- The state of a session: its head, its activity, its queue (counted up to a limit) and the change feed.
 SELECT
     s.session_key, s.revision, t.epoch, t.position, q.queued, q.claimed, q.newest_seq, d.dead,
-    COALESCE((SELECT c.seq FROM sqlite_sequence AS c WHERE c.name = 'lash_process_changes'), 0)
+    COALESCE((SELECT c.seq FROM sqlite_sequence AS c WHERE c.name = 'lash_process_changes'), 0), 0,
+    COALESCE((SELECT e.epoch FROM lash_process_change_epoch AS e WHERE e.one = 1), '')
 FROM lash_sessions AS s
 LEFT JOIN lash_activity_tails AS t ON t.session_key = s.session_key
 CROSS JOIN (
@@ -78,10 +79,6 @@ FROM lash_process_changes AS c
 WHERE c.seq > :after
 ORDER BY c.seq
 LIMIT :limit;
-
--- name: activity_change_floor
--- How far the feed was pruned.
-SELECT seq FROM lash_process_change_floor WHERE one = 1;
 
 -- name: activity_raise_change_floor
 -- Records how far the feed is pruned, but not beyond its end.

@@ -219,6 +219,8 @@ SELECT 'lash_process_changes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_process
 UNION ALL
 SELECT 'lash_process_change_floor', (SELECT COUNT(*) FROM lash_process_change_floor), NULL
 UNION ALL
+SELECT 'lash_process_change_epoch', (SELECT COUNT(*) FROM lash_process_change_epoch), NULL
+UNION ALL
 SELECT 'lash_process_tombstones', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_process_tombstones LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_process_tombstones)
 UNION ALL

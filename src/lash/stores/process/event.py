@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from lash.model.lease import LeaseFence
@@ -12,7 +12,7 @@ from lash.model.value import JSON
 
 if TYPE_CHECKING:
     from lash.plan.process.append import AppendRequest, AppendResult
-    from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow
+    from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow, FeedState
     from lash.plan.process.event import EventRow, SequenceRow
     from lash.plan.process.wake import LostWakeRow, WakeRow
 
@@ -92,12 +92,16 @@ class EventStore(Protocol):
     async def tail(self, cursor: str | None = None, *, limit: int = 100) -> EventPage:
         """Return the events of all processes after a cursor; a reader that keeps the cursor gets each exactly once.
 
-        Events of pruned processes are left out. The cursor is that of ``changes``: either method resumes the other.
+        Events of pruned processes are left out. The cursor is that of ``changes``: either method resumes the other, and
+        both report the same gaps.
         """
         ...
 
     async def changes(self, cursor: str | None = None, *, limit: int = 100) -> ChangePage:
         """Return the changes of all processes after a cursor; a reader that keeps the cursor gets each exactly once.
+
+        If changes after the cursor were pruned, or the cursor is from another epoch of the feed, the page has the
+        reason as its gap. A cursor of another epoch continues at the end of the feed.
 
         The changes of one writer come in its order. Changes of one process by concurrent writers can come in another
         order on PostgreSQL; ``sequence`` is the order of the log.
@@ -139,6 +143,10 @@ class EventRows(Protocol):
 
     async def undeliverable_wakes(self, limit: int, after: tuple[str, int]) -> list[LostWakeRow]: ...
 
-    async def tail(self, after: ChangeCursor, limit: int) -> list[EventTailRow]: ...
+    async def tail(self, after: ChangeCursor, limit: int) -> tuple[Sequence[EventTailRow], FeedState]: ...
 
-    async def changes(self, after: ChangeCursor, limit: int) -> list[ChangeRow]: ...
+    async def changes(self, after: ChangeCursor, limit: int) -> tuple[Sequence[ChangeRow], FeedState]: ...
+
+    async def feed_end(self) -> ChangeCursor:
+        """Return the position after which all later changes are."""
+        ...

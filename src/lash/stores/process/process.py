@@ -97,14 +97,14 @@ class ProcessStore(Protocol):
         """Remove at most ``limit`` processes that ended before a moment, with their logs, and leave tombstones.
 
         ``through_cursor`` is the position of the slowest reader of the change feed: nothing that it has not read is
-        removed. Pass None if the feed has no reader.
+        removed. Pass None if the feed has no reader. A cursor of another epoch of the feed removes nothing.
         """
         ...
 
     async def prune_changes(self, *, before_ms: int, limit: int = 1_000) -> int:
         """Remove the oldest changes of the feed, at most ``limit``, that happened before a moment; return how many.
 
-        A reader whose cursor is older misses them, and so does the tail of events. The logs of the processes keep all
+        A reader whose cursor is older gets a gap, and so does the tail of events. The logs of the processes keep all
         their events.
         """
         ...

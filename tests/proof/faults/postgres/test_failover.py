@@ -11,6 +11,7 @@ import lash
 from lash.errors import StoreUnavailable
 from lash.testing.postgres_server import PostgresServer, find_binaries
 from tests.contract.queue_state import late
+from tests.factories.process import event, registered
 from tests.proof.faults.disk import EFFORT
 from tests.proof.faults.postgres.servers import StandbyServer, both_hosts, follow_synchronously
 from tests.raw import raw
@@ -68,3 +69,57 @@ async def test_acknowledged_writes_are_on_the_new_primary(pair: tuple[PostgresSe
     for name in names:
         own = [key for key in found if key.startswith(f"{name} ")]
         assert own == [f"{name} {number}" for number in range(len(own))]
+
+
+async def test_cursors_survive_a_failover(pair: tuple[PostgresServer, StandbyServer]) -> None:
+    """On the promoted standby a cursor continues without a gap, and sees each later change once."""
+    primary, standby = pair
+    async with await lash.open(f"{primary.url}?schema=public") as storage:
+        await registered(storage)
+        cursor = (await storage.events.changes()).cursor
+    await asyncio.to_thread(primary.stop, immediate=True)
+    await asyncio.to_thread(standby.promote)
+    async with await lash.open(f"{standby.url}?schema=public") as storage:
+        await storage.events.append("p", event())
+        page = await storage.events.changes(cursor)
+        assert ([change.sequence for change in page.changes], page.gap) == ([1], None)
+
+
+async def test_a_cursor_of_a_lost_change_gets_a_gap() -> None:
+    """A change that an asynchronous standby never got is lost; readers that saw it get a gap."""
+    with PostgresServer(durable=True, binaries=find_binaries()) as primary, StandbyServer(primary) as standby:
+        async with await lash.open(f"{primary.url}?schema=public") as storage:
+            await registered(storage)
+            kept = (await storage.events.changes()).cursor
+            await _stop_following(primary, standby)
+            for number in range(40):
+                await storage.events.append("p", event(payload=number))
+            lost = (await storage.events.changes()).cursor
+        await asyncio.to_thread(primary.stop, immediate=True)
+        await asyncio.to_thread(standby.promote)
+        async with await lash.open(f"{standby.url}?schema=public") as storage:
+            assert (await storage.events.changes(lost)).gap is lash.GapReason.UNAVAILABLE
+            # More changes than were lost: the new position is beyond the cursor.
+            for number in range(60):
+                await storage.events.append("p", event(payload=number))
+            page = await storage.events.changes(lost)
+            assert (page.changes, page.gap) == ((), lash.GapReason.UNAVAILABLE)
+            page = await storage.events.changes(kept)
+            assert ([change.sequence for change in page.changes], page.gap) == (list(range(1, 61)), None)
+
+
+async def _stop_following(primary: PostgresServer, standby: StandbyServer) -> None:
+    """Wait until the standby has everything, and cut it off."""
+    here, there = f"{primary.url}?schema=public", f"{standby.url}?schema=public"
+    ((written,),) = await raw(here, "SELECT pg_current_wal_flush_lsn()::text")
+    await _until_found(there, f"SELECT 1 WHERE pg_last_wal_replay_lsn() >= '{written}'")
+    await raw(there, "ALTER SYSTEM SET primary_conninfo = ''")
+    await raw(there, "SELECT pg_reload_conf()")
+    await _until_found(there, "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM pg_stat_wal_receiver)")
+
+
+async def _until_found(url: str, statement: str) -> None:
+    while True:
+        if await raw(url, statement):
+            return
+        await asyncio.sleep(0.02)

@@ -5,7 +5,7 @@ An append is decided on cached facts, written in one guarded statement, and deci
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -17,7 +17,7 @@ from lash.model.process.event import Appended, ProcessEvent, WakeState
 from lash.model.process.process import ProcessRecord
 from lash.plan.lease import LeaseRow
 from lash.plan.process.append import AppendConditions, AppendFacts, AppendRequest, AppendResult
-from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow
+from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow, FeedState
 from lash.plan.process.event import EventRow, InsertEvent, SequenceRow, encode_projection
 from lash.plan.process.process import ProcessRow, decode_process, record_after, row_after
 from lash.plan.process.wake import LostWakeRow, WakeRow, wake_batch, wake_record
@@ -26,6 +26,7 @@ from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.process_batches import Arguments, ProcessBatches
 from lash.postgres.rows.lease import fence_arguments
+from lash.postgres.rows.process.change import ChangeFeed
 from lash.postgres.rows.process.process import missing_record
 from lash.sqlkit.rows import Flag, Number
 
@@ -82,10 +83,11 @@ class _WrittenEvent(msgspec.Struct, frozen=True):
 class PostgresEventRows:
     """The logs of one PostgreSQL storage; the contract is `lash.stores.process.event.EventRows`."""
 
-    def __init__(self, database: Database, cache: ProcessCache, batches: ProcessBatches) -> None:
+    def __init__(self, database: Database, cache: ProcessCache, batches: ProcessBatches, feed: ChangeFeed) -> None:
         self._database = database
         self._cache = cache
         self._batches = batches
+        self._feed = feed
 
     async def append(self, request: AppendRequest) -> AppendResult:
         """Append in one round trip if the process is cached and the guard of the statement passes."""
@@ -143,13 +145,14 @@ class PostgresEventRows:
     async def undeliverable_wakes(self, limit: int, after: tuple[str, int]) -> list[LostWakeRow]:
         return await self._database.read_all(LostWakeRow, "event_undeliverable_wakes", *after, limit)
 
-    async def tail(self, after: ChangeCursor, limit: int) -> list[EventTailRow]:
-        position = (str(after.transaction_id), after.seq)
-        return await self._database.read_all(EventTailRow, "event_tail", *position, limit)
+    async def tail(self, after: ChangeCursor, limit: int) -> tuple[Sequence[EventTailRow], FeedState]:
+        return await self._feed.tail(after, limit)
 
-    async def changes(self, after: ChangeCursor, limit: int) -> list[ChangeRow]:
-        position = (str(after.transaction_id), after.seq)
-        return await self._database.read_all(ChangeRow, "process_changes_after", *position, limit)
+    async def changes(self, after: ChangeCursor, limit: int) -> tuple[Sequence[ChangeRow], FeedState]:
+        return await self._feed.changes(after, limit)
+
+    async def feed_end(self) -> ChangeCursor:
+        return await self._feed.end()
 
     async def _events(self, query: str, process_id: str, *arguments: object) -> list[EventRow]:
         answer = await self._database.read_one(_EventsAnswer, query, process_id, *arguments)

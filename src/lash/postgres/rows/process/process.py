@@ -8,7 +8,7 @@ import msgspec
 
 from lash.errors import StoreUnavailable
 from lash.model.process.process import PrunedProcesses
-from lash.plan.process.change import ChangeCursor
+from lash.plan.process.change import START, ChangeCursor
 from lash.plan.process.process import (
     NEW_PROJECTION,
     EncodedRegistration,
@@ -66,14 +66,15 @@ class PostgresProcessRows:
 
     async def prune(self, ended_before_ms: int, through: ChangeCursor | None, limit: int) -> PrunedProcesses:
         position = (None, None) if through is None else (str(through.transaction_id), through.seq)
+        epoch = None if through is None else through.epoch
         # Not repeated after a lost connection: the report would leave out what the first try removed.
         answer = await self._database.write_one(
-            _PruneAnswer, "process_prune", ended_before_ms, *position, limit, repeatable=False
+            _PruneAnswer, "process_prune", ended_before_ms, *position, limit, epoch, repeatable=False
         )
         pruned = () if answer is None else tuple(answer.process_ids)
         for process_id in pruned:
             self._cache.forget(process_id)
-        more = await self._prune_changes(ChangeCursor(0, 0) if through is None else through)
+        more = await self._prune_changes(START if through is None else through)
         return PrunedProcesses(pruned_process_ids=pruned, more=more or (answer is not None and answer.more))
 
     async def prune_changes(self, before_ms: int, limit: int) -> int:
@@ -85,7 +86,7 @@ class PostgresProcessRows:
         """Remove changes up to a position, and return whether there may be more of them."""
         position = (str(through.transaction_id), through.seq)
         removed = await self._database.write_one(
-            Number, "process_prune_changes", *position, _MAX_CHANGES, repeatable=True
+            Number, "process_prune_changes", *position, _MAX_CHANGES, through.epoch, repeatable=True
         )
         return removed is not None and removed.number == _MAX_CHANGES
 

@@ -219,8 +219,8 @@ LIMIT $1::bigint;
 
 -- name: process_prune
 -- Removes at most $4 processes that ended before $1, with everything that they own, and leaves tombstones. The feed
--- must have no change of them after the position $2, $3 (NULL: the end of the feed), and no queue a wake. Returns their
--- ids, and whether there are more.
+-- must have no change of them after the position $2, $3 of the epoch $5 (NULL: the end of the feed), and no queue a
+-- wake. Returns their ids, and whether there are more.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- Lease rows first, in the lock order of completions.
 chosen AS (
@@ -228,6 +228,7 @@ chosen AS (
     FROM :"schema".lash_processes AS p
     JOIN :"schema".lash_process_leases AS l ON l.process_key = p.process_key
     WHERE p.ended_at_ms < $1::bigint
+        AND ($5::text IS NULL OR $5::text = (SELECT e.epoch FROM :"schema".lash_process_change_epoch AS e))
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_process_changes AS c
             WHERE c.process_id = p.process_id AND (c.xid, c.seq) > ($2::text::xid8, $3::bigint)
@@ -278,11 +279,12 @@ floor AS (
 SELECT count(*) FROM forgotten;
 
 -- name: process_prune_changes
--- Removes at most $3 changes that every reader of the feed has seen.
+-- Removes at most $3 changes that every reader of the feed has seen; none if $4 is not its epoch.
 WITH seen AS (
     SELECT c.seq
     FROM :"schema".lash_process_changes AS c
     WHERE (c.xid, c.seq) <= ($1::text::xid8, $2::bigint)
+        AND $4::text = (SELECT e.epoch FROM :"schema".lash_process_change_epoch AS e)
     ORDER BY c.xid, c.seq
     LIMIT $3::bigint
 ),
@@ -306,12 +308,3 @@ seen AS (
     )
 ),
 -- include: process_forget
-
--- name: process_changes_after
--- The changes after a position of the feed. Changes at or above the oldest running transaction are held back: others
--- could still appear below them.
-SELECT c.seq, c.process_id, c.kind, c.sequence, c.status, c.xid::text
-FROM :"schema".lash_process_changes AS c
-WHERE (c.xid, c.seq) > ($1::text::xid8, $2::bigint) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
-ORDER BY c.xid, c.seq
-LIMIT $3::bigint;

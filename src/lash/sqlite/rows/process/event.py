@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from lash.base.ids import new_id
@@ -11,13 +11,14 @@ from lash.model.lease import LeaseFence
 from lash.model.process.event import Appended, ProcessEvent, WakeRecord, WakeState
 from lash.model.process.process import ChangeKind, ProcessRecord
 from lash.plan.process.append import AppendFacts, AppendRequest, AppendResult
-from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow
+from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow, FeedState
 from lash.plan.process.event import EventRow, InsertEvent, ReplayEvent, SequenceRow, encode_projection
 from lash.plan.process.process import decode_process, record_after
 from lash.plan.process.wake import LostWakeRow, WakeRow, decode_wake, wake_batch, wake_record
 from lash.plan.queue.queue import decode_enqueued
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
+from lash.sqlite.rows.process.change import read_end, read_feed
 from lash.sqlite.rows.process.process import find_process, note_change, process_lease_row
 from lash.sqlite.rows.queue.queue import insert_batch
 from lash.sqlite.rows.work import change_work
@@ -104,15 +105,22 @@ class SQLiteEventRows:
             )
         )
 
-    async def tail(self, after: ChangeCursor, limit: int) -> list[EventTailRow]:
-        return await self._database.read_in_thread(
-            lambda reader: reader.all(EventTailRow, "event_tail", after=after.seq, limit=limit)
-        )
+    async def tail(self, after: ChangeCursor, limit: int) -> tuple[Sequence[EventTailRow], FeedState]:
+        def body(reader: Reader) -> tuple[Sequence[EventTailRow], FeedState]:
+            rows = reader.all(EventTailRow, "event_tail", after=after.seq, limit=limit)
+            return rows, read_feed(reader, after)
 
-    async def changes(self, after: ChangeCursor, limit: int) -> list[ChangeRow]:
-        return self._database.read(
-            lambda reader: reader.all(ChangeRow, "process_changes_after", after=after.seq, limit=limit)
-        )
+        return await self._database.read_in_thread(body)
+
+    async def changes(self, after: ChangeCursor, limit: int) -> tuple[Sequence[ChangeRow], FeedState]:
+        def body(reader: Reader) -> tuple[Sequence[ChangeRow], FeedState]:
+            rows = reader.all(ChangeRow, "process_changes_after", after=after.seq, limit=limit)
+            return rows, read_feed(reader, after)
+
+        return self._database.read(body)
+
+    async def feed_end(self) -> ChangeCursor:
+        return self._database.read(read_end)
 
 
 def append_to(

@@ -17,6 +17,7 @@ from lash.plan.process.process import (
     missing_process,
 )
 from lash.sqlite.engine.database import Database, Reader, Transaction
+from lash.sqlite.rows.process.change import read_end
 from lash.sqlkit.rows import Flag, Number
 
 
@@ -61,6 +62,8 @@ class SQLiteProcessRows:
 
     async def prune(self, ended_before_ms: int, through: ChangeCursor | None, limit: int) -> PrunedProcesses:
         def body(transaction: Transaction) -> PrunedProcesses:
+            if through is not None and through.epoch != read_end(transaction).epoch:
+                return PrunedProcesses()
             rows = transaction.all(
                 PrunableProcessRow,
                 "process_prunable",
