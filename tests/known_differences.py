@@ -160,6 +160,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "session_insert": "PostgreSQL creates a session as one statement, SQLite step by step",
     "session_insert_lease": "PostgreSQL creates a session as one statement, SQLite step by step",
     "session_load": "PostgreSQL loads a session as one statement, SQLite step by step",
+    "session_nodes": "PostgreSQL loads a session as one statement, SQLite step by step",
     "session_lock": "SQLite has one writer, so it needs no row locks",
     "session_ties": "PostgreSQL checks what exists to save round trips, which SQLite does not have",
     "session_take_id": "PostgreSQL creates a session as one statement, SQLite step by step",

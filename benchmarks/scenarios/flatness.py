@@ -17,6 +17,7 @@ import lash
 from benchmarks.kit.contest import fresh
 from benchmarks.kit.machine import postgres_versions
 from benchmarks.kit.measure import Samples
+from benchmarks.kit.peer import programs
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
 from benchmarks.kit.works import LONG_MS, OWNER, CommitWork, commit_of, ordered_id
@@ -31,6 +32,9 @@ from tests.factories.process import external, process
 from tests.factories.session import MOMENT
 
 _FEW, _MANY = 100, 100_000
+_LONG = 500_000
+_TURN_FIGURES = (("first", "us", 1e6), ("later", "us", 1e6), ("peak", "MB", 1 / 1024))
+"""What is measured of turns: the first of a worker, the later ones, and the worker's memory."""
 _SESSIONS = 16
 _AT_ONCE = 64
 _CALLS = 60
@@ -249,6 +253,44 @@ def compare(fill: Fill, workspace: Workspace) -> Report:
     return Report(ratios=tuple(ratios), rows=tuple(rows), versions=postgres_versions(workspace))
 
 
+def long_turns(workspace: Workspace) -> Report:
+    """Measure turns of a short and a very long session, each in a new worker: time and memory on both databases."""
+    rows: list[Row] = []
+    ratios: list[Ratio] = []
+    many, turns = workspace.count(_LONG, least=200), workspace.count(_CALLS, least=3)
+    for backend in ("sqlite", "postgres"):
+        with fresh(workspace, backend) as first, fresh(workspace, backend) as second:
+            sides = {first: _FEW, second: many}
+            for url, count in sides.items():
+                asyncio.run(_fill_session(url, count))
+            answers = {url: list[dict[str, float]]() for url in sides}
+            for _ in range(workspace.rounds + 1):
+                for url, known in answers.items():
+                    with programs("lash") as running:
+                        question = {"do": "long_turns", "url": url, "session": "session-000", "turns": turns}
+                        known.append(running["lash"].ask(question))
+        for figure, unit, factor in _TURN_FIGURES:
+            pair = [
+                Row(
+                    contender="lash",
+                    case=f"{backend}, {figure} of {sides[url]} nodes",
+                    unit=unit,
+                    # The first round warms up.
+                    samples=Samples(tuple(answer[figure] * factor for answer in answers[url][1:])),
+                )
+                for url in (second, first)
+            ]
+            rows += pair
+            ratios.append(Ratio.of(*pair))
+    ratios.sort(key=lambda ratio: -ratio.value)
+    return Report(ratios=tuple(ratios), rows=tuple(rows), versions=postgres_versions(workspace))
+
+
+async def _fill_session(url: str, rows: int) -> None:
+    async with filled(url, nodes_then_tail, rows):
+        pass
+
+
 def _register(name: str, what: str, fill: Fill) -> None:
     register(
         Scenario(
@@ -267,3 +309,13 @@ _register("flat-append", "an event appended to long logs", events_then_append)
 _register("flat-claim", "a claim from long queues", batches_then_claim)
 _register("flat-active-tail", "the last 20 messages of a long session", nodes_then_tail)
 _register("flat-idle", "an idle worker's look for work", delayed_then_look)
+register(
+    Scenario(
+        name="flat-turn",
+        group="flatness",
+        what=f"a turn that asks for the last 5 messages, time and memory: cost at {_LONG:,} nodes over cost at {_FEW}",
+        run=long_turns,
+        better=Better.LESS,
+        target="at most 1.15",
+    )
+)

@@ -152,7 +152,7 @@ def read(
     rows = RevisionRows(
         read=READ_ROW,
         inherited=list(inherited),
-        nodes=nodes,
+        nodes=list(nodes),
         frames=[FrameRow("f", 0, '{"frame_id":"f","created_at":"2025-06-01T12:00:00Z"}')],
         checkpoint=checkpoint,
         components=COMPONENTS,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections import Counter
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 import lash
@@ -12,11 +15,12 @@ from lash.model.session.commit import Append, Commit
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node
 from lash.runtime.app import App
-from lash.runtime.turns import history as history_module
-from lash.runtime.turns.history import Histories, History
+from lash.runtime.turns.history import LEAST_NODES, Histories, size_of
 from lash.runtime.turns.turn import Turn
-from tests.factories.session import commit, node
+from tests.factories.session import chain, commit, node, started
 from tests.runtime.turn_bench import Bench, texts
+
+_ROOMY = 1_000_000
 
 
 async def test_a_session_in_memory_is_not_read_again(bench: Bench) -> None:
@@ -58,7 +62,7 @@ async def test_a_first_commit_of_others_is_not_cut_off(bench: Bench, monkeypatch
         return await really_ask(session)
 
     monkeypatch.setattr(handle, "revision", ask_late)
-    history = await Histories().load(storage, "s")
+    history = await Histories(_ROOMY).load(storage, "s")
     assert (history.revision, history.leaf_node_id) == (1, "a")
 
 
@@ -91,34 +95,74 @@ async def test_a_session_that_was_deleted_begins_anew(bench: Bench) -> None:
     assert [text for _, text in texts(await app.session("s").messages())] == ["x", "1", "x", "3"]
 
 
-async def test_memory_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache is bounded in sessions and nodes, by last use; the last session is kept whatever its length."""
-    monkeypatch.setattr(history_module, "_MOST_SESSIONS", 2)
-    app = await bench.app()
+async def test_memory_is_bounded(bench: Bench) -> None:
+    """The cache is bounded in bytes, and drops what was not used for longest."""
+    app = await bench.app(options=lash.WorkerOptions(history_cache_bytes=22_000))
     _declare(app)
     histories = app._require().histories
-    for name in ("a", "b", "c", "a"):
+    for name in ("a", "b", "c", "d", "e", "d", "f"):
         await app.session(name).send("x")
         await app.drain()
-    assert list(histories._kept) == ["c", "a"]
-    monkeypatch.setattr(history_module, "_MOST_NODES", 3)
-    await app.session("c").send("x")
+    # A history of one turn takes about 6 kB.
+    assert list(histories._kept) == ["e", "d", "f"]
+    await app.session("d").send("x" * 10_000)
     await app.drain()
-    assert list(histories._kept) == ["c"]
+    assert list(histories._kept) == ["d"]
+    assert 10_000 < histories.size <= 22_000
 
 
-def test_the_view_of_an_earlier_attempt() -> None:
-    """The view ends at a node; it is the whole history if the node is not on the path, and empty before the first."""
-    nodes = [_node(name) for name in ("a", "b", "c")]
-    history = History(nodes=nodes)
-    assert [message.id for message in history.messages_through("b")] == ["a", "b"]
-    assert [message.id for message in history.messages_through("gone")] == ["a", "b", "c"]
-    assert history.messages_through(None) == []
+async def test_a_cache_may_be_too_small_for_any_session(bench: Bench) -> None:
+    """Without room in the cache, every turn reads what it needs."""
+    app = await bench.app(options=lash.WorkerOptions(history_cache_bytes=0))
+    _declare(app)
+    for _ in range(3):
+        await app.session("s").send("x")
+        await app.drain()
+    assert texts(await app.session("s").messages())[-1] == ("assistant", "5")
+    assert app._require().histories.size == 0
+    with pytest.raises(lash.ConfigError):
+        lash.WorkerOptions(history_cache_bytes=-1)
+
+
+async def test_only_the_end_of_a_large_session_is_kept(bench: Bench) -> None:
+    """A session that is larger than the cache is kept with its last messages, and its turns read nothing."""
+    app = await bench.app(options=lash.WorkerOptions(history_cache_bytes=300_000))
+    _declare(app)
+    await app.storage.sessions.create("s")
+    names = tuple(f"n{number}" for number in range(500))
+    await app.storage.session("s").commit(commit(0, *chain(*names)))
+    await app.session("s").send("x")
+    await app.drain()
+    histories = app._require().histories
+    assert texts(await app.session("s").messages(last=1)) == [("assistant", "501")]
+    assert list(histories._kept) == ["s"]
+    assert len(histories._kept["s"].messages()) == LEAST_NODES + 2
+    assert histories.size < 150_000
+
+
+async def test_sizes_are_close_to_the_memory_that_is_used(bench: Bench) -> None:
+    """The size of a history is at least what its messages take in memory, and not much more."""
+    app = await bench.app()
+    session = await started(app.storage, "s", *(f"{number:>200}" for number in range(2_000)))
+    read = await session.load()
+    assert read is not None
+    gc.collect()
+    tracemalloc.start()
+    try:
+        messages = [
+            msgspec.json.decode(msgspec.json.encode(node.entry.message), type=Message)
+            for node in read.graph.nodes
+            if isinstance(node.entry, MessageEntry)
+        ]
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert used * 0.8 < size_of(messages) < used * 1.5
 
 
 def test_a_commit_of_another_revision_is_forgotten() -> None:
     """A history that does not fit the commit is dropped, never patched."""
-    histories = Histories()
+    histories = Histories(_ROOMY)
     commit = Commit(session_id="s", expected_revision=0, graph=Append(nodes=(_node("a"),)))
     histories.advance("s", commit, _result(1))
     assert histories._kept["s"].revision == 1

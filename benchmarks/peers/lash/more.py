@@ -1,8 +1,10 @@
-"""More of lash's tasks: deleting, contending for one session, and resuming the work of a killed worker."""
+"""More of lash's tasks: deleting, contending for one session, long sessions, and the work of a killed worker."""
 
 from __future__ import annotations
 
 import asyncio
+import resource
+import statistics
 import time
 
 import lash
@@ -59,4 +61,22 @@ async def recover(question: Question) -> Answer:
         return {"entered": float(await handle.result())}
 
 
-MORE = {"delete": delete, "contend": contend, "recover": recover}
+async def long_turns(question: Question) -> Answer:
+    """Run turns of one session, each of which asks for the last five messages; this program is new."""
+    app = lash.App(question["url"])
+
+    @app.agent
+    async def agent(turn: lash.Turn) -> str:
+        return f"I see {len(turn.messages(last=5))} messages"
+
+    taken: list[float] = []
+    async with app:
+        for session in ("warm", *[question["session"]] * (question["turns"] + 1)):
+            begin = time.perf_counter()
+            await app.session(session).ask("hello")
+            taken.append(time.perf_counter() - begin)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"first": taken[1], "later": statistics.median(taken[2:]), "peak": peak}
+
+
+MORE = {"delete": delete, "contend": contend, "recover": recover, "long_turns": long_turns}

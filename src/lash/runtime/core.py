@@ -15,6 +15,7 @@ from lash.runtime.observe.activity import ActivityWriter
 from lash.runtime.policy import WorkerOptions
 from lash.runtime.steps.values import bind_arguments
 from lash.runtime.turns.history import Histories
+from lash.runtime.turns.past import Reach
 from lash.stores.storage import Storage
 
 
@@ -53,11 +54,16 @@ class Core:
         self.owner = owner
         self.options = options
         self.hooks = hooks
-        self.histories = Histories()
+        self.histories = Histories(options.history_cache_bytes)
+        self._reaches: dict[str, Reach] = {}
         self.activity = ActivityWriter(storage.activity, on_loss=self._note_loss)
 
     def agent(self, name: str | None) -> AgentDefinition:
         return self.definitions.agent(name)
+
+    def reach(self, agent: AgentDefinition) -> Reach:
+        """Return how much of the conversation the turns of an agent ask for."""
+        return self._reaches.setdefault(agent.name, Reach())
 
     def process(self, name: str, version: str) -> ProcessDefinition[Any, Any]:
         return self.definitions.process(name, version)

@@ -52,9 +52,20 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
 
     A reader of the feed of changes must not be further behind than that.
     """
+    history_cache_bytes: int = 128 * 1024 * 1024
+    """About how much memory the conversations take that a worker keeps between their turns.
+
+    Of a longer conversation only the last messages are kept; an agent that asks for all of it reads it in every turn.
+    """
 
     def __post_init__(self) -> None:
-        limits = (self.sessions, self.processes, self.grace_s, self.keep_ended_processes_s or 0)
+        limits = (
+            self.sessions,
+            self.processes,
+            self.grace_s,
+            self.keep_ended_processes_s or 0,
+            self.history_cache_bytes,
+        )
         times = (self.lease_ttl_s, self.poll_s, 1 if self.maintenance_s is None else self.maintenance_s)
         if min(limits) < 0 or min(times) <= 0:
             raise ConfigError(f"a worker needs limits that are not negative and times above 0; got {self!r}")

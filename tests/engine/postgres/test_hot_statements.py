@@ -15,7 +15,7 @@ from lash.postgres.engine.pool import PLANNING
 from lash.sqlkit.queries import load_queries
 
 HOT: Final = (
-    *("session_read", "session_load", "commit_facts"),
+    *("session_read", "session_load", "session_nodes", "commit_facts"),
     *("commit_alone", "commit_alone_leased", "commit_turns", "commit_apply"),
     *("queue_enqueue", "queue_facts", "queue_stamp", "queue_claim_turn", "queue_extend", "queue_abandon"),
     "queue_page",

@@ -90,7 +90,7 @@ class ResponseMeta(Value, frozen=True, kw_only=True):
     phase: str | None = None
 
 
-class Part(Value, frozen=True, kw_only=True):
+class Part(Value, frozen=True, kw_only=True, gc=False):
     """One piece of a message."""
 
     id: str
@@ -125,7 +125,7 @@ class ProcessOrigin(Value, frozen=True, kw_only=True, tag_field="kind", tag="pro
     caused_by: CausalRef | None = None
 
 
-class Message(Value, frozen=True, kw_only=True):
+class Message(Value, frozen=True, kw_only=True, gc=False):
     """One message of a user, a model or a tool, in parts."""
 
     id: str

@@ -9,7 +9,7 @@ from lash.model.session.message import Message
 from lash.model.value import JSON, Timestamp, Value
 
 
-class MessageEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="message"):
+class MessageEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="message", gc=False):
     """The node is a message of the conversation."""
 
     message: Message
@@ -32,7 +32,7 @@ class PluginEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="plugi
 Entry: TypeAlias = MessageEntry | ProtocolEntry | PluginEntry
 
 
-class Node(Value, frozen=True, kw_only=True):
+class Node(Value, frozen=True, kw_only=True, gc=False):
     """One entry of the graph. Its id is unique within its session, removed nodes included."""
 
     node_id: str

@@ -30,7 +30,7 @@ WHOLE_PATH: Final = 2**62
 """More nodes than any path has: the limit that reads a whole path."""
 
 
-class NodeBody(Value, frozen=True, kw_only=True):
+class NodeBody(Value, frozen=True, kw_only=True, gc=False):
     """The part of a node that is stored as one text."""
 
     timestamp: Timestamp
@@ -181,16 +181,27 @@ def place_replacement(session_id: str, nodes: Sequence[EncodedNode], *, segment_
     return msgspec.structs.replace(placement, nodes=placed)
 
 
-def path_nodes(rows: Sequence[PathRow]) -> tuple[Node, ...]:
-    """Return the path that ends with the last row, cut where an ancestor is missing or removed."""
-    path: list[PathRow] = []
-    for row in reversed(rows):
-        if row.tombstoned or (path and row.depth != path[-1].depth - 1):
+def path_nodes(rows: list[PathRow]) -> tuple[Node, ...]:
+    """Return the path that ends with the last row, cut where an ancestor is missing or removed; empties the list."""
+    path: list[Node] = []
+    depth = -1
+    while rows:
+        # Each row is freed before the next: freeing very many at once would stop all threads for that time.
+        row = rows.pop()
+        if row.tombstoned or (path and row.depth != depth - 1):
             break
         if path and path[-1].parent_node_id != row.node_id:
             raise CorruptData(f"node {path[-1].node_id!r} does not lie below its parent")
-        path.append(row)
-    return tuple(decode_node(row) for row in reversed(path))
+        path.append(decode_node(row))
+        depth = row.depth
+    path.reverse()
+    return tuple(path)
+
+
+def graph_nodes(rows: list[PathRow]) -> tuple[Node, ...]:
+    """Return the nodes of the rows, in their order; empties the list."""
+    rows.reverse()
+    return tuple(decode_node(rows.pop()) for _ in range(len(rows)))
 
 
 def user_text(node: Node) -> str | None:

@@ -29,7 +29,7 @@ from lash.model.session.session import (
 from lash.model.value import Value
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, decode_checkpoint
 from lash.plan.session.frame import FrameRow, decode_frames
-from lash.plan.session.node import NodePosition, PathRow, StoredNode, decode_node, path_nodes
+from lash.plan.session.node import NodePosition, PathRow, StoredNode, graph_nodes, path_nodes
 from lash.plan.session.usage import UsageRow, decode_usage
 
 _HOLDERS: Final = {
@@ -285,10 +285,9 @@ def require_removable(session_id: str, held: Iterable[HeldNode]) -> None:
         )
 
 
-def _decode_graph(head: SessionHead, scope: ReadScope, inherited: Sequence[PathRow], rows: Sequence[PathRow]) -> Graph:
+def _decode_graph(head: SessionHead, scope: ReadScope, inherited: list[PathRow], rows: list[PathRow]) -> Graph:
     if isinstance(scope, FullGraph):
-        own = tuple(decode_node(row) for row in rows)
-        return Graph(nodes=path_nodes(inherited) + own, leaf_node_id=head.leaf_node_id)
+        return Graph(nodes=path_nodes(inherited) + graph_nodes(rows), leaf_node_id=head.leaf_node_id)
     leaf = scope.leaf_node_id if scope.leaf_node_id is not None else head.leaf_node_id
     nodes = path_nodes(rows)
     return Graph(nodes=nodes if scope.last is None else nodes[-scope.last :], leaf_node_id=leaf)

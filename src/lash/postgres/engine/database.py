@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lash.postgres.engine.pool import PlainConnection, PooledConnection
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 StatementHook = Callable[[str], None]
 """Called with the name of each statement (and ``begin``, ``commit``, ``rollback``, ``script``) before it is sent."""
@@ -104,6 +105,13 @@ class Database:
         """Run one read-only statement and return its rows."""
         rows = await self._fetch(name, args, reads=True, repeatable=True)
         return [_shaped(shape, name, row) for row in rows]
+
+    async def read_in_thread(self, shape: type[T], name: str, *args: object, decode: Callable[[list[T]], R]) -> R:
+        """Run one read-only statement and return what the function makes of its rows, in a thread: for many rows."""
+        rows = await self._fetch(name, args, reads=True, repeatable=True)
+        # Each row is freed before the next: freeing very many at once would stop all threads for that time.
+        rows.reverse()
+        return await asyncio.to_thread(lambda: decode([_shaped(shape, name, rows.pop()) for _ in range(len(rows))]))
 
     async def write_one(self, shape: type[T], name: str, *args: object, repeatable: bool) -> T | None:
         """Run one statement in its own transaction and return its row; None if there is none.

@@ -23,12 +23,12 @@ from lash.model.queue import (
 )
 from lash.model.session.message import AttachmentRef, Message
 from lash.model.session.node import MessageEntry
-from lash.model.session.session import ActivePath, SessionRead
+from lash.model.session.session import ActivePath
 from lash.model.session.usage import UsageEntry
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.runtime.turns.draft import AGENT_OPTION, cancelled_id, reply_id
 from lash.runtime.turns.inbox import cancel_command, command_of, find_letter, queued_batches
-from lash.runtime.turns.messages import last_of, text_of
+from lash.runtime.turns.messages import check_last, last_of, read_tail, text_of
 from lash.stores.storage import Storage
 from lash.stores.waiter import ReplyWatch
 
@@ -82,20 +82,19 @@ class SessionHandle:
 
     async def messages(self, last: int | None = None) -> list[Message]:
         """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
-        size = last
-        while True:
-            scope = ActivePath(last=None if size is None else max(1, size))
-            read = await self._load(scope)
-            nodes = () if read is None else read.graph.nodes
-            found = [node.entry.message for node in nodes if isinstance(node.entry, MessageEntry)]
-            if last is None or size is None or len(found) >= last or len(nodes) < size:
-                return last_of(found, last)
-            # Some of the nodes are not messages.
-            size *= 2
+        try:
+            tail = await read_tail(self._storage.session(self.session_id), check_last(last))
+        except SessionNotFound:
+            # No message was sent yet. A deleted session raises SessionDeleted instead.
+            return []
+        return [] if tail is None else last_of(tail.messages, last)
 
     async def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
-        read = await self._load(ActivePath(last=1))
+        try:
+            read = await self._storage.session(self.session_id).load(ActivePath(last=1))
+        except SessionNotFound:
+            return ()
         return () if read is None else read.usage
 
     async def pending(self, *, limit: int = 1_000, after: int = 0) -> tuple[Batch, ...]:
@@ -176,13 +175,6 @@ class SessionHandle:
             delivery=Delivery.EARLIEST_SAFE_BOUNDARY if early else Delivery.AFTER_CURRENT_TURN_COMMIT,
             available_at_ms=0 if at is None else max(0, round(at.timestamp() * 1_000)),
         )
-
-    async def _load(self, scope: ActivePath) -> SessionRead | None:
-        try:
-            return await self._storage.session(self.session_id).load(scope)
-        except SessionNotFound:
-            # No message was sent yet. A deleted session raises SessionDeleted instead.
-            return None
 
     async def _enqueue(self, draft: BatchDraft) -> Enqueued:
         try:

@@ -112,6 +112,12 @@ class Inbox:
         for number, claim in enumerate(self.claims):
             await self._queue.abandon(claim, count_attempt=count_attempt and number == 0)
 
+    async def give_back_after(self, count: int) -> None:
+        """Abandon the claims that were made after the first so many."""
+        for claim in self.claims[count:]:
+            await self._queue.abandon(claim, count_attempt=False)
+        del self.claims[count:]
+
     async def bury(self, reason: str, error: JSON) -> None:
         """Make the input a dead letter; early input that joined it gets its own turn."""
         head, *others = self.claims

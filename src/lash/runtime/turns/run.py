@@ -17,7 +17,7 @@ from lash.errors import (
     SessionNotFound,
     UnknownDefinition,
 )
-from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
+from lash.model.effect import CheckpointPoint, TurnCheckpoint, TurnScope
 from lash.model.queue import Batch, Claim, ClaimedTurn, TurnInput, turn_id_of
 from lash.model.session.message import Message
 from lash.model.session.node import ProtocolEntry
@@ -29,8 +29,8 @@ from lash.runtime.hooks import TURN
 from lash.runtime.steps.failure import describe_failure, trace_of
 from lash.runtime.steps.journal import Journal, root_branch
 from lash.runtime.turns.draft import AGENT_OPTION, TurnDraft
-from lash.runtime.turns.history import History
 from lash.runtime.turns.inbox import Inbox, input_messages, may_merge
+from lash.runtime.turns.past import Past
 from lash.runtime.turns.turn import Turn
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ PLUGIN: Final = "lash"
 _MOST_CRASHES: Final = 20
 """How many attempts may crash, beyond the ones that may fail, before the input becomes a dead letter."""
 _INPUT_KEY: Final = "input"
-_HISTORY_KEY: Final = "history"
 _TAKEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.AFTER_WORK)
-_SEEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.BEFORE_COMPLETION)
 
 
 class TurnEnd(enum.Enum):
@@ -74,14 +72,13 @@ class TurnRun:
         self._storage = core.storage
         self._fence = lease.fence
         self._inbox = Inbox(core.storage, lease.fence, ttl_ms=core.options.ttl_ms)
+        self._input_claims = 0
         self._claimed = claimed
         self.session_id = lease.resource.id
         self.turn_id = ""
         self.attempt = 0
-        self._history = History()
-        self._leaf_node_id: str | None = None
-        self._said_before: list[Message] | None = None
-        self._draft = TurnDraft(self.session_id, self.turn_id, self._history)
+        self._past = Past(core.storage, core.histories, self.session_id)
+        self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
         self._journal: Journal | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancel_reason: str | None = None
@@ -135,9 +132,13 @@ class TurnRun:
 
     # Operations of the turn.
 
-    def messages(self) -> list[Message]:
-        before = self._history.messages() if self._said_before is None else self._said_before
-        return [*before, *self._draft.messages()]
+    def messages(self, last: int | None) -> list[Message]:
+        """Return the conversation up to now; if more is asked for than was loaded, the agent starts again with it."""
+        try:
+            return self._past.messages(last, self._draft.messages())
+        except Suspended:
+            self._stop()
+            raise
 
     async def checkpoint(self, key: str) -> list[Message]:
         """Claim early input and record which, so that a later attempt takes the same at the same place."""
@@ -159,9 +160,7 @@ class TurnRun:
             return await self._stopped()
         head = claim.batches[0]
         self.turn_id, self.attempt = turn_id_of(head.batch_id), head.attempts
-        revision = self._claimed.revision
-        self._history = await self._core.histories.load(self._storage, self.session_id, revision=revision)
-        self._leaf_node_id = self._history.leaf_node_id
+        await self._past.load(self._claimed.revision)
         try:
             agent = self._core.agent(self._agent_name(claim))
         except UnknownDefinition as unknown:
@@ -170,13 +169,19 @@ class TurnRun:
         if self.attempt > agent.retry.max_attempts + _MOST_CRASHES:
             return await self._bury(RuntimeError(f"{self.attempt - 1} attempts crashed without reporting an error"))
         with self._core.hooks.span(TURN, session_id=self.session_id, turn_id=self.turn_id, attempt=self.attempt):
-            return await self._drive(agent, claim)
+            return await self._drive(agent)
 
-    async def _drive(self, agent: AgentDefinition, claim: Claim) -> TurnEnd:
+    async def _drive(self, agent: AgentDefinition) -> TurnEnd:
         try:
-            journal = await self._prepare(claim)
+            task = await self._run_agent(agent, await self._prepare(agent))
+            while self._past.is_short and not (self._lost or self._released or self._cancel_reason is not None):
+                task = await self._run_agent(agent, await self._prepare_again())
         except Suspended:
             return await self._stopped()
+        return await self._finish(agent, task)
+
+    async def _run_agent(self, agent: AgentDefinition, journal: Journal) -> asyncio.Task[object]:
+        """Run the agent to its end, and return its task."""
         self._task = asyncio.create_task(self._body(agent, journal), name=f"lash-turn {self.turn_id}")
         if self._lost or self._released or self._cancel_reason is not None:
             self._task.cancel()
@@ -186,22 +191,36 @@ class TurnRun:
             # Tasks that the agent left running, and the agent if this run is cancelled, must not write any more.
             journal.stop(Suspended())
             self._task.cancel()
-        return await self._finish(agent, self._task)
+        if not self._task.cancelled():
+            # Retrieved here, as asyncio would log it if the agent starts again.
+            self._task.exception()
+        return self._task
 
-    async def _prepare(self, claim: Claim) -> Journal:
+    async def _prepare(self, agent: AgentDefinition) -> Journal:
         """Read the records of earlier attempts, and take the same input as they did."""
+        journal = await self._open_journal(recorded=self._claimed.recorded)
+        await self._past.begin(journal, self._core.reach(agent))
+        await self._take_input()
+        if self.attempt > 1:
+            await self.check_cancel()
+        return journal
+
+    async def _prepare_again(self) -> Journal:
+        """Load as much of the conversation as the agent has asked for, and prepare it as in the first place."""
+        self._task = None
+        await self._past.widen()
+        await self._inbox.give_back_after(self._input_claims)
+        journal = await self._open_journal(recorded=True)
+        await self._take_input()
+        return journal
+
+    async def _open_journal(self, *, recorded: bool) -> Journal:
         core, ttl_ms = self._core, self._core.options.ttl_ms
         journal = Journal(core.storage, self._scope(), self._fence, core.owner, core.hooks, ttl_ms=ttl_ms)
         self._journal = journal
-        if self._claimed.recorded:
+        if recorded:
             await journal.load()
-        self._draft = TurnDraft(self.session_id, self.turn_id, self._history)
-        seen = journal.peek(_HISTORY_KEY, _SEEN)
-        if seen is not None:
-            self._said_before = self._history.messages_through(_leaf(seen.outcome))
-        await self._take_input(claim)
-        if self.attempt > 1:
-            await self.check_cancel()
+        self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
         return journal
 
     async def _body(self, agent: AgentDefinition, journal: Journal) -> object:
@@ -241,7 +260,7 @@ class TurnRun:
 
     async def _publish_cancelled(self, agent: AgentDefinition, reason: str) -> TurnEnd:
         entry = ProtocolEntry(plugin_id=PLUGIN, payload={"type": "turn_cancelled", "reason": reason})
-        self._draft.cancel(self._history, entry)
+        self._draft.cancel(self._past.history, entry)
         await self._inbox.claim_cancel(self.turn_id)
         return await self._commit(agent)
 
@@ -251,11 +270,11 @@ class TurnRun:
         # Observers see the activity of a turn before its commit.
         await self._core.activity.flush(self.session_id)
         while True:
-            commit = self._draft.commit(self._history, agent.name, self._fence, done)
+            commit = self._draft.commit(self._past.history, agent.name, self._fence, done)
             try:
                 result = await self._storage.session(self.session_id).commit(commit)
             except RevisionConflict:
-                self._history = await self._core.histories.load(self._storage, self.session_id)
+                await self._past.load()
                 continue
             self._core.histories.advance(self.session_id, commit, result)
             return TurnEnd.COMMITTED
@@ -265,7 +284,7 @@ class TurnRun:
         self._core.hooks.failed(error)
         if await self._core.is_outdated(error):
             return await self._give_back(TurnEnd.RELEASED, count_attempt=False)
-        await self._remember_history()
+        await self._past.remember(self._scope(), self._fence)
         hopeless = isinstance(error, InvalidInput) or self._require_journal().is_recorded(error)
         # An unavailable or full database is not the fault of the message: such attempts do not count.
         counts = not isinstance(error, STORAGE_TROUBLE)
@@ -293,15 +312,6 @@ class TurnRun:
         self._core.hooks.note("turn.buried", session_id=self.session_id, turn_id=self.turn_id, error=reason)
         return TurnEnd.BURIED
 
-    async def _remember_history(self) -> None:
-        """Record where the history ended before this turn, if it has recorded steps that may depend on it.
-
-        A later attempt must see the same history, even after other commits: a requeued dead letter runs late.
-        """
-        if await self._storage.effects.list(self._scope(), limit=1):
-            envelope = Envelope(scope=self._scope(), replay_key=_HISTORY_KEY, command=_SEEN)
-            await self._storage.effects.record(self._fence, envelope, {"leaf_node_id": self._leaf_node_id})
-
     async def _give_back(self, end: TurnEnd, *, pause_s: float = 0, count_attempt: bool = True) -> TurnEnd:
         await self._inbox.give_back(count_attempt=count_attempt)
         await self._storage.leases.release(self._fence, pause_ms=round(pause_s * 1_000))
@@ -319,19 +329,21 @@ class TurnRun:
 
     # Input.
 
-    async def _take_input(self, claim: Claim) -> None:
+    async def _take_input(self) -> None:
         """Add the claimed input to the turn; after an earlier attempt exactly what that one had."""
-        if not may_merge(claim.batches[0]):
-            self._draft.take(message for batch in claim.batches for message in input_messages(batch))
-            return
-        known = self._require_journal().peek(_INPUT_KEY, _TAKEN)
-        self._inbox.claims.remove(claim)
+        claims, self._inbox.claims = self._inbox.claims, []
+        known = None
+        if may_merge(self._claimed.claim.batches[0]):
+            known = self._require_journal().peek(_INPUT_KEY, _TAKEN)
+            if known is None:
+                await self._record_taken(_INPUT_KEY, claims)
         if known is None:
-            await self._record_taken(_INPUT_KEY, [claim])
-            self._take([claim])
+            self._take(claims)
         else:
             wanted = _batch_ids(known.outcome)
-            await self._take_again(wanted, await self._inbox.narrow(claim, wanted))
+            narrowed = [each for claim in claims for each in await self._inbox.narrow(claim, wanted)]
+            await self._take_again(wanted, narrowed)
+        self._input_claims = len(self._inbox.claims)
 
     async def _record_taken(self, key: str, claimed: list[Claim]) -> None:
         async def outcome() -> JSON:
@@ -365,7 +377,7 @@ class TurnRun:
             for payload in batch.payloads:
                 if isinstance(payload, TurnInput) and AGENT_OPTION in payload.protocol_turn_options:
                     return str(payload.protocol_turn_options[AGENT_OPTION])
-        known = self._history.turn_state.protocol_turn_options.get(AGENT_OPTION)
+        known = self._past.history.turn_state.protocol_turn_options.get(AGENT_OPTION)
         return None if known is None else str(known)
 
     def _scope(self) -> TurnScope:
@@ -385,8 +397,3 @@ class TurnRun:
 def _batch_ids(outcome: JSON) -> list[str]:
     ids = outcome.get("batch_ids") if isinstance(outcome, dict) else None
     return [str(each) for each in ids] if isinstance(ids, list) else []
-
-
-def _leaf(outcome: JSON) -> str | None:
-    leaf = outcome.get("leaf_node_id") if isinstance(outcome, dict) else None
-    return None if leaf is None else str(leaf)

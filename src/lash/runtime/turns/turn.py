@@ -21,7 +21,7 @@ from lash.runtime.processes.handle import ProcessHandle
 from lash.runtime.steps.journal import Journal, StepOptions
 from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.handle import SessionHandle
-from lash.runtime.turns.messages import last_of, text_of
+from lash.runtime.turns.messages import text_of
 
 if TYPE_CHECKING:
     from lash.runtime.core import Core
@@ -76,9 +76,12 @@ class Turn(Steps):
         return tuple(payload for payload in payloads if isinstance(payload, ProcessWake))
 
     def messages(self, last: int | None = None) -> list[Message]:
-        """Return the conversation up to now: history, this turn's input, and what the turn added."""
-        everything = self._run.messages()
-        return last_of(everything, last)
+        """Return the conversation up to now: history, this turn's input, and what the turn added.
+
+        Only the last messages are read, unless recent turns of this agent have asked for more. An agent that asks for
+        more than was read starts again from its beginning, as after a crash, and then has it.
+        """
+        return self._run.messages(last)
 
     def options(
         self, *, key: str | None = None, once: bool = False, retry: Retry = STEP_RETRY, timeout_s: float | None = None

@@ -45,7 +45,10 @@ class Reader:
 
     def all(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> list[T]:
         """Run the query and return all its rows in the given shape; see `one`."""
-        return [_shaped(row, shape, name) for row in self._rows(name, parameters)]
+        rows = self._rows(name, parameters)
+        # Each row is freed before the next: freeing very many at once would stop all threads for that time.
+        rows.reverse()
+        return [_shaped(rows.pop(), shape, name) for _ in range(len(rows))]
 
     def any(self, name: str, rows: Sequence[Mapping[str, SQLiteValue]]) -> bool:
         """Run the query once for each mapping of parameters, and return whether any of them returned a row."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from lash.base.backoff import MAX_PLANS
 from lash.base.compression import BlobRef
+from lash.errors import StoreUnavailable
 from lash.model.session.commit import CommitResult
-from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionMeta
+from lash.model.session.session import FullGraph, ReadScope, SessionMeta
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.fork import PreparedFork
@@ -25,6 +28,8 @@ from lash.sqlkit.rows import Flag, Number
 from lash.stores.session import DecideCommit, DecideFork
 
 T = TypeVar("T")
+_SHORT: Final = 500
+"""How many nodes one row of an answer has at most; decoding them takes about five milliseconds."""
 
 
 class ReadAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -38,6 +43,24 @@ class LoadAnswer(RevisionRows, frozen=True, array_like=True):
     """One revision of a session, and its head for writers."""
 
     head: HeadRow
+
+
+class NodesAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes of a long graph or path by their columns, and the revision of the session when they were read."""
+
+    revision: int
+    is_inherited: bool
+    node_ids: list[str]
+    parent_node_ids: list[str | None]
+    depths: list[int]
+    tombstoned: list[bool]
+    bodies: list[str]
+    packed: list[bytes | None]
+
+    def rows(self) -> Iterator[PathRow]:
+        """Return the nodes as rows."""
+        columns = (self.node_ids, self.parent_node_ids, self.depths, self.tombstoned, self.bodies, self.packed)
+        return map(PathRow, *columns)
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -74,6 +97,12 @@ class BuriedAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     has_heirs: bool
     owner_keys: list[int]
+
+
+class _Read(NamedTuple, Generic[T]):
+    """What was read, which may be None."""
+
+    value: T
 
 
 class PostgresSessionRows:
@@ -134,18 +163,21 @@ class PostgresSessionRows:
         return answer.read
 
     async def load(self, session_id: str, scope: ReadScope, decode: Callable[[RevisionRows], T]) -> T:
-        path = ActivePath() if isinstance(scope, FullGraph) else scope
-        found = await self._database.read_one(
-            LoadAnswer,
-            "session_load",
-            session_id,
-            isinstance(scope, FullGraph),
-            path.leaf_node_id,
-            WHOLE_PATH if path.last is None else path.last,
-        )
-        answer = await self._existing(session_id, found)
-        self._heads.remember(session_id, answer.head)
-        return decode(answer)
+        whole, leaf, last = _load_arguments(scope)
+        for _ in range(MAX_PLANS):
+            limit = min(last, _SHORT)
+            found = await self._database.read_one(LoadAnswer, "session_load", session_id, whole, leaf, limit)
+            answer = await self._existing(session_id, found)
+            self._heads.remember(session_id, answer.head)
+            if limit == last or max(len(answer.inherited), len(answer.nodes)) < limit:
+                return decode(answer)
+            # The driver decodes a row at once, on the event loop; several rows it decodes as they arrive.
+            read = await self._database.read_in_thread(
+                NodesAnswer, "session_nodes", session_id, whole, leaf, last, decode=partial(_complete, answer, decode)
+            )
+            if read is not None:
+                return read.value
+        raise StoreUnavailable(f"session {session_id!r} changed {MAX_PLANS} times while it was being read")
 
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
         found = await self._database.read_one(NodeAnswer, "node_one", session_id, node_id)
@@ -192,6 +224,23 @@ class PostgresSessionRows:
         if answer is None:
             raise await missing(self._database, session_id)
         return answer
+
+
+def _load_arguments(scope: ReadScope) -> tuple[bool, str | None, int]:
+    """Return whether the whole graph is read, the leaf of the path if not, and how many nodes of it."""
+    if isinstance(scope, FullGraph):
+        return True, None, WHOLE_PATH
+    return False, scope.leaf_node_id, WHOLE_PATH if scope.last is None else scope.last
+
+
+def _complete(answer: LoadAnswer, decode: Callable[[RevisionRows], T], parts: list[NodesAnswer]) -> _Read[T] | None:
+    """Decode the answer with all of its nodes; return None if they were read from another revision."""
+    if not parts or parts[0].revision != answer.read.revision:
+        return None
+    inherited = [row for part in parts if part.is_inherited for row in part.rows()]
+    nodes = [row for part in parts if not part.is_inherited for row in part.rows()]
+    parts.clear()
+    return _Read(decode(msgspec.structs.replace(answer, inherited=inherited, nodes=nodes)))
 
 
 async def _untie(transaction: Transaction, session_id: str) -> None:

@@ -165,10 +165,9 @@ SELECT
 FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text;
 
--- name: session_load
--- One revision of a session, on one snapshot: its head for readers, its graph (whole if $2, with the inherited nodes
--- before it; else the last $4 nodes of the path to $3 or to the leaf), frames, checkpoint and ledger, and its head for
--- writers. OFFSET 0 keeps the planner from scanning whole tables while they are small.
+-- fragment: path
+-- The session ($1) and, unless the whole graph is read ($2), the runs of nodes on its path to a node ($3, by default the
+-- leaf), at most the last $4. A climb that reaches segment 0 continues along the inherited path.
 WITH RECURSIVE s AS (SELECT * FROM :"schema".lash_sessions WHERE session_id = $1::text),
 leaf AS (
     SELECT n.session_key, n.segment, n.depth
@@ -186,7 +185,6 @@ leaf AS (
     ) AS n
     WHERE NOT $2::boolean AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
 ),
--- A climb that reaches segment 0 continues along the inherited path.
 climb AS (
     SELECT session_key, segment, depth AS ceiling, depth - $4::bigint AS floor FROM leaf
     UNION ALL
@@ -207,6 +205,12 @@ run AS (
     JOIN :"schema".lash_inherited AS i ON i.session_key = c.session_key
     WHERE c.segment = 0
 )
+
+-- name: session_load
+-- One revision of a session, on one snapshot: its head for readers, its graph (whole if $2, with the inherited nodes
+-- before it; else the last $4 nodes of the path to $3 or to the leaf), frames, checkpoint and ledger, and its head for
+-- writers. OFFSET 0 keeps the planner from scanning whole tables while they are small.
+-- include: path
 SELECT
     row(
         s.session_key, s.session_id, s.revision, s.config, s.current_frame_id, s.leaf_node_id, s.checkpoint_ref,
@@ -222,6 +226,7 @@ SELECT
         ) AS n
         WHERE $2::boolean AND i.session_key = s.session_key
         ORDER BY n.depth
+        LIMIT $4::bigint
     ),
     CASE WHEN $2::boolean
         THEN array(
@@ -229,6 +234,7 @@ SELECT
             FROM :"schema".lash_nodes AS n
             WHERE n.session_key = s.session_key AND n.tombstoned_at_ms IS NULL
             ORDER BY n.seq
+            LIMIT $4::bigint
         )
         ELSE array(
             SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed)
@@ -272,3 +278,39 @@ SELECT
 -- include: head
     )
 FROM s;
+
+-- name: session_nodes
+-- The same nodes, with the revision that they belong to: for a graph or path that is too long for one row. A row has the
+-- columns of up to 500 of them as arrays, which the driver decodes into far fewer objects than rows.
+-- include: path
+SELECT
+    s.revision, n.inherited, array_agg(n.node_id ORDER BY n.place), array_agg(n.parent_node_id ORDER BY n.place),
+    array_agg(n.depth ORDER BY n.place), array_agg(n.tombstoned ORDER BY n.place), array_agg(n.body ORDER BY n.place),
+    array_agg(n.packed ORDER BY n.place)
+FROM s
+CROSS JOIN LATERAL (
+    SELECT
+        true AS inherited, n.depth AS place, n.node_id, n.parent_node_id, n.depth,
+        n.tombstoned_at_ms IS NOT NULL AS tombstoned, n.body, n.packed
+    FROM :"schema".lash_inherited AS i
+    CROSS JOIN LATERAL (
+        SELECT * FROM :"schema".lash_nodes AS n
+        WHERE n.session_key = i.owner_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+        OFFSET 0
+    ) AS n
+    WHERE $2::boolean AND i.session_key = s.session_key
+    UNION ALL
+    SELECT false, n.seq, n.node_id, n.parent_node_id, n.depth, false, n.body, n.packed
+    FROM :"schema".lash_nodes AS n
+    WHERE $2::boolean AND n.session_key = s.session_key AND n.tombstoned_at_ms IS NULL
+    UNION ALL
+    SELECT false, n.depth, n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
+    FROM run AS r
+    CROSS JOIN LATERAL (
+        SELECT * FROM :"schema".lash_nodes AS n
+        WHERE n.session_key = r.session_key AND n.segment = r.segment AND n.depth <= r.ceiling AND n.depth > r.floor
+        OFFSET 0
+    ) AS n
+) AS n
+GROUP BY s.revision, n.inherited, n.place / 500
+ORDER BY n.inherited DESC, n.place / 500;

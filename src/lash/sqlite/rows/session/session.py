@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from lash.base.compression import BlobRef
 from lash.model.session.commit import CommitResult
@@ -27,6 +27,8 @@ from lash.sqlkit.rows import Number
 from lash.stores.session import DecideCommit, DecideFork
 
 T = TypeVar("T")
+_SHORT: Final = 200
+"""How many nodes of a path are read on the event loop at most: about two milliseconds."""
 
 
 class SQLiteSessionRows:
@@ -94,7 +96,7 @@ class SQLiteSessionRows:
 
     async def load(self, session_id: str, scope: ReadScope, decode: Callable[[RevisionRows], T]) -> T:
         # A short path is read on the event loop, which costs less than a thread.
-        if isinstance(scope, ActivePath) and scope.last is not None:
+        if isinstance(scope, ActivePath) and scope.last is not None and scope.last <= _SHORT:
             return self._database.read(lambda reader: decode(_load(reader, session_id, scope)))
         return await self._database.read_in_thread(lambda reader: decode(_load(reader, session_id, scope)))
 
