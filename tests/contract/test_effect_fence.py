@@ -81,7 +81,7 @@ class TestEffectFence:
         storage = await harness.open()
         fence = await in_session(storage)
         call = storage.effects.record(fence, effect(scope=OPERATION), 1)
-        await refuse(storage, call, InvalidInput, naming="begin", scope=OPERATION)
+        await refuse(storage, call, InvalidInput, naming="claim", scope=OPERATION)
         call = storage.effects.record(cast("Any", owner("x")), effect(), 1)
         await refuse(storage, call, InvalidInput, naming="LeaseFence")
 

@@ -57,7 +57,7 @@ async def check_epoch(database: Database) -> None:
     if found is not None and not found.is_over and found.is_complete:
         return
     try:
-        rebased = await _settle(database)
+        rebased = await _renew_epoch(database)
     except StorageFailure as failure:
         _LOG.warning(
             "the change feed of schema %r was begun on another server and could not be rebased (%s); "
@@ -74,7 +74,7 @@ async def check_epoch(database: Database) -> None:
         )
 
 
-async def _settle(database: Database) -> bool:
+async def _renew_epoch(database: Database) -> bool:
     """Rebase the feed, or complete the record of where it was begun; return whether it was rebased."""
     schema = database.options.schema
     async with database.transaction() as transaction:

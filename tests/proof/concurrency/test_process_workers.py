@@ -30,6 +30,7 @@ from tests.raw import raw
 ROOT = Path(__file__).parents[3]
 SECONDS = float(os.environ.get("LASH_SOAK_SECONDS", "5"))
 WORKERS = 4
+_ACTS = {"append", "claim", "cancel", "end", "park"}
 _ENDS = "('process.completed', 'process.failed', 'process.cancelled', 'process.abandoned')"
 
 Said = dict[str, Any]
@@ -47,26 +48,35 @@ class Gang:
         self._url = url
         self._directory = directory
         self._names = itertools.count()
-        self._alive: list[subprocess.Popen[bytes]] = []
+        self._alive: list[tuple[subprocess.Popen[bytes], Path]] = []
         self.kills = 0
 
     def hire(self) -> None:
         name = f"w{next(self._names)}"
-        with (self._directory / f"{name}.said").open("wb") as said:
+        file = self._directory / f"{name}.said"
+        with file.open("wb") as said:
             command = [sys.executable, "-m", "tests.proof.concurrency.process_worker", self._url, name]
-            self._alive.append(subprocess.Popen(command, stdout=said, cwd=ROOT))
+            self._alive.append((subprocess.Popen(command, stdout=said, cwd=ROOT), file))
 
-    def kill_one(self) -> None:
-        """Kill a random worker; a worker that ended on its own failed."""
-        worker = self._alive.pop(random.randrange(len(self._alive)))
-        assert worker.poll() is None, "a worker failed; see its traceback above"
-        worker.kill()
-        worker.wait()
-        self.kills += 1
+    def replace_one(self) -> None:
+        """Kill a random worker that has begun to work, and hire another. On a busy machine a start takes seconds."""
+        working = [each for each in self._alive if each[1].stat().st_size]
+        if working:
+            self._kill(random.choice(working))
+            self.hire()
 
     def kill_all(self) -> None:
         while self._alive:
-            self.kill_one()
+            self._kill(self._alive[-1])
+
+    def _kill(self, worker: tuple[subprocess.Popen[bytes], Path]) -> None:
+        """Kill a worker; one that ended on its own failed."""
+        self._alive.remove(worker)
+        process, _ = worker
+        assert process.poll() is None, "a worker failed; see its traceback above"
+        process.kill()
+        process.wait()
+        self.kills += 1
 
     def said(self) -> list[Said]:
         """Return every acknowledgement, except a last line that the kill truncated."""
@@ -96,7 +106,7 @@ async def test_killed_workers_leave_whole_processes(backend_url: str, tmp_path: 
         await reading
         said = workers.said()
         assert workers.kills > WORKERS
-        assert {each["did"] for each in said} == {"append", "claim", "cancel", "end", "park"}
+        assert {each["did"] for each in said} == _ACTS
 
         await _check_rows(backend_url)
         await _check_work(backend_url)
@@ -107,15 +117,14 @@ async def test_killed_workers_leave_whole_processes(backend_url: str, tmp_path: 
 
 
 async def _rampage(workers: Gang) -> None:
-    """Run the workers and kill one about every second, at random moments."""
+    """Run the workers and kill one about every second, at random moments, until they have done every kind of act."""
     for _ in range(WORKERS):
         workers.hire()
     loop = asyncio.get_running_loop()
     end = loop.time() + SECONDS
-    while loop.time() < end:
+    while loop.time() < end or workers.kills == 0 or {each["did"] for each in workers.said()} != _ACTS:
         await asyncio.sleep(random.uniform(0.5, 1.5))
-        workers.kill_one()
-        workers.hire()
+        workers.replace_one()
 
 
 async def _follow(storage: Storage, seen: list[ProcessChange], stop: asyncio.Event) -> None:
