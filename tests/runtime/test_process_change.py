@@ -161,7 +161,7 @@ async def test_trouble_of_the_database_ends_no_process(world: World, trouble: ty
     handle = await app.start(patient)
     for _ in range(6):
         await app.drain()
-        await world.seconds(1.1)
+        await world.seconds(3)
     assert await handle.result(timeout_s=5) == "done"
     assert world.calls["attempt"] == 6
 
