@@ -41,6 +41,7 @@ class Check(NamedTuple):
 async def doctor(shell: Shell) -> None:
     """Check the environment and the storage: versions, drivers, connection, schema, clock, durability.
 
+    On PostgreSQL it also checks that notifications arrive, and lists transactions that block others.
     Exits with code 1 if something fails; warnings do not.
     """
     checks = [*_environment(), *[check async for check in _storage(shell)]]

@@ -11,7 +11,7 @@ import msgspec
 
 from lash.postgres.engine.database import Database, StatementHook
 from lash.postgres.engine.options import PostgresOptions
-from lash.sqlkit.queries import in_schema
+from lash.sqlkit.queries import in_schema, load_queries
 
 _QUERIES = {
     "create": 'CREATE TABLE :"schema".items (id bigint PRIMARY KEY, n bigint NOT NULL DEFAULT 0, note text)',
@@ -59,7 +59,8 @@ class Text(msgspec.Struct, array_like=True, frozen=True):
 
 
 def queries_for(options: PostgresOptions) -> Mapping[str, str]:
-    return {name: in_schema(text, options.schema) for name, text in _QUERIES.items()}
+    engine = {"lock_holders": load_queries("lash.postgres.sql", schema=options.schema)["lock_holders"]}
+    return engine | {name: in_schema(text, options.schema) for name, text in _QUERIES.items()}
 
 
 @asynccontextmanager

@@ -16,10 +16,16 @@ _NAMES = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_coun
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the server takes these settings on Linux only")
 async def test_the_server_watches_its_client(postgres_schema_url: str) -> None:
-    """Keepalive and the limit on unacknowledged data are set on the server's socket, and add up to the limit."""
+    """Keepalive and the limit on unacknowledged data are set on the server's sockets, and add up to the limit."""
     async with opened(postgres_schema_url, peer_timeout_s=24) as database:
         found = [await database.read_one(Text, "setting", name) for name in _NAMES]
+        listening = await database.connect_to_listen()
+        try:
+            listener = [await listening.fetchval(f"SHOW {name}") for name in _NAMES]
+        finally:
+            await listening.close()
     assert [each and each.text for each in found] == ["12", "4", "3", "24000"]
+    assert listener == ["12", "4", "3", "24000"]
 
 
 async def test_without_a_limit_the_systems_own_holds(postgres_schema_url: str) -> None:

@@ -189,6 +189,19 @@ async def test_transaction_mode_notifies_with_a_direct_url(transaction_url: str,
     assert await _answer(with_parameters(transaction_url, listen_url=listen_url)) == "re: second"
 
 
+async def test_a_listening_connection_is_watched_behind_a_pooler(
+    session_url: str, transaction_url: str, postgres_storage_url: str
+) -> None:
+    """The server watches it for a dead peer, although the pooler takes no setting at the start."""
+    for url in (session_url, with_parameters(transaction_url, listen_url=direct(postgres_storage_url))):
+        async with opened(url, peer_timeout_s=24) as database:
+            listening = await database.connect_to_listen()
+            try:
+                assert await listening.fetchval("SHOW tcp_user_timeout") == "24000"
+            finally:
+                await listening.close()
+
+
 async def test_transaction_mode_without_it_does_not_listen(transaction_url: str) -> None:
     """The storage reports that it cannot listen."""
     async with await lash.open(transaction_url) as storage:

@@ -141,16 +141,25 @@ class Connections:
         return self._options.listen_url is not None or (self._owned and not self._options.pooler)
 
     async def connect_to_listen(self) -> PlainConnection:
-        """Open a connection for LISTEN, which belongs to the caller."""
-        return await self._connect_beside(self._options.listen_dsn)
+        """Open a connection for LISTEN, which belongs to the caller. Its server notices if this machine is gone."""
+        options, settings = self._options, server_keepalive(self._options)
+        # What is behind ``listen_url`` may refuse settings at the start.
+        if options.listen_url is None and not self._sets_after_connecting:
+            return await self._connect_beside(options.dsn, settings)
+        connection = await self._connect_beside(options.listen_dsn, {})
+        try:
+            await _set(connection, settings, options)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
 
-    async def _connect_beside(self, dsn: str) -> PlainConnection:
+    async def _connect_beside(self, dsn: str, settings: dict[str, str]) -> PlainConnection:
         options = self._options
-        settings = {"application_name": options.application_name}
         connection = await self._opening.connect(
             dsn,
             timeout=options.connect_timeout_s,
-            server_settings=settings,
+            server_settings=settings | {"application_name": options.application_name},
             # It runs few statements, perhaps through a pooler.
             statement_cache_size=0,
         )
@@ -163,7 +172,7 @@ class Connections:
         if not self._owned:
             async with self._pool.acquire(timeout=limit_s) as borrowed:
                 return await borrowed.fetch(text, *args, timeout=limit_s)
-        connection = await self._connect_beside(self._options.dsn)
+        connection = await self._connect_beside(self._options.dsn, {})
         try:
             return await connection.fetch(text, *args, timeout=limit_s)
         finally:
@@ -232,8 +241,7 @@ def _make_pool(options: PostgresOptions, opening: Opening, *, set_after_connecti
     async def prepare(connection: PlainConnection) -> None:
         keep_alive(connection, options)
         if set_after_connecting:
-            columns = (list(settings), list(settings.values()))
-            await connection.execute(_SET, *columns, timeout=options.connect_timeout_s)
+            await _set(connection, settings, options)
 
     return asyncpg.create_pool(
         options.dsn,
@@ -250,6 +258,12 @@ def _make_pool(options: PostgresOptions, opening: Opening, *, set_after_connecti
         max_cached_statement_lifetime=0,
         max_cacheable_statement_size=0,
     )
+
+
+async def _set(connection: PlainConnection, settings: dict[str, str], options: PostgresOptions) -> None:
+    """Set what a pooler refuses in the startup message."""
+    columns = (list(settings), list(settings.values()))
+    await connection.execute(_SET, *columns, timeout=options.connect_timeout_s)
 
 
 def session_settings(options: PostgresOptions) -> dict[str, str]:
