@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from lash.base.limits import MAX_INTEGER
 from lash.errors import Conflict, EffectLeaseLost, EffectNotRecorded, InvalidInput
@@ -71,11 +72,10 @@ class TestEffectClaim:
         assert (await storage.effects.finish(claim, 1)).outcome == 1
 
     async def test_a_lapsed_claim_is_taken_over(self, harness: Harness) -> None:
-        """From its expiry on any worker may take a claim, with a larger number; the old runner is refused."""
+        """From its expiry on any worker may take a claim, with a larger number; the old runner is then refused."""
         storage = await _storage(harness)
         former = claimed(await storage.effects.claim(effect(), ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
-        await _refuse_claim(storage, former)
         heir = claimed(await storage.effects.claim(effect(), BOB, ttl_ms=TTL), taken_over=True)
         assert (heir.fencing, heir.owner, heir.envelope_hash) == (2, BOB, former.envelope_hash)
         await _refuse_claim(storage, former)
@@ -84,6 +84,30 @@ class TestEffectClaim:
         assert await seen(storage) == before
         assert (await storage.effects.finish(heir, "heir")).outcome == "heir"
         await _refuse_claim(storage, former)
+
+    @pytest.mark.parametrize("once", [False, True])
+    async def test_a_lapsed_claim_that_was_not_taken_holds(self, harness: Harness, *, once: bool) -> None:
+        """Until another worker takes an expired claim, its runner can renew it and record the outcome."""
+        storage = await _storage(harness)
+        claim = claimed(await storage.effects.claim(effect(), ANN, ttl_ms=TTL, once=once))
+        await harness.clock.advance(TTL * 3)
+        assert (await storage.effects.renew(claim, ttl_ms=TTL)).expires_at_ms == harness.clock.now_ms() + TTL
+        await harness.clock.advance(TTL * 3)
+        record = await storage.effects.finish(claim, "late")
+        assert (record.status, record.outcome) == (EffectStatus.COMPLETED, "late")
+        assert replayed(await storage.effects.claim(effect(), BOB, ttl_ms=TTL)) == record
+
+    async def test_a_call_that_is_repeated_with_its_token_gets_its_claim(self, harness: Harness) -> None:
+        """A repeat with the same token gets the same claim, also after its expiry; another token is another caller."""
+        storage, other = await _storage(harness), await harness.open()
+        first = await storage.effects.claim(effect(), ANN, ttl_ms=TTL, once=True, token="try")
+        assert await other.effects.claim(effect(), ANN, ttl_ms=TTL, once=True, token="try") == first
+        busy(await storage.effects.claim(effect(), ANN, ttl_ms=TTL, once=True, token="2"))
+        await harness.clock.advance(TTL)
+        assert await other.effects.claim(effect(), ANN, ttl_ms=TTL, once=True, token="try") == first
+        unknown(await storage.effects.claim(effect(), ANN, ttl_ms=TTL, once=True, token="2"))
+        with pytest.raises(InvalidInput, match="token"):
+            await storage.effects.claim(effect(), ANN, ttl_ms=TTL, token="")
 
     async def test_fencing_numbers_only_grow(self, harness: Harness) -> None:
         """Every claim has a larger number and a new token, across release, expiry and takeover."""

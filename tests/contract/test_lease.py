@@ -10,6 +10,7 @@ import pytest
 from lash.backend.liveness import current_owner
 from lash.errors import LeaseLost, RevisionConflict
 from lash.model.lease import Acquired, Busy, Lease, session_resource
+from lash.model.queue import Boundary, NothingClaimed
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
 from tests.contract.state import loaded, refuse
@@ -127,15 +128,30 @@ class TestLease:
         assert await storage.leases.release(false_fence) is False
         assert await storage.leases.holder("s") == lease
 
+    async def test_a_lapsed_lease_that_was_not_taken_is_renewed(self, harness: Harness) -> None:
+        """Until another owner takes an expired lease, its holder can renew it, and the fence proves it again."""
+        storage = await _storage(harness)
+        lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
+        await harness.clock.advance(TTL * 3)
+        with pytest.raises(LeaseLost):
+            await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=TTL)
+        renewed = await storage.leases.renew(lease.fence, ttl_ms=TTL)
+        assert renewed == msgspec.structs.replace(lease, expires_at_ms=harness.clock.now_ms() + TTL)
+        assert await storage.leases.claim("s", BOB, ttl_ms=TTL) == Busy(holder=renewed)
+        under = await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=TTL)
+        assert isinstance(under, NothingClaimed)
+
     async def test_a_lost_lease_cannot_be_renewed(self, harness: Harness) -> None:
-        """Renewing an expired or released lease raises LeaseLost, even if no other owner took it."""
+        """Renewing a lease that was taken over or released raises LeaseLost, also once its successor's has expired."""
         storage = await _storage(harness)
         lease = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
-        with pytest.raises(LeaseLost):
-            await storage.leases.renew(lease.fence, ttl_ms=TTL)
-        assert await storage.leases.holder("s") == lease
         again = acquired(await storage.leases.claim("s", ANN, ttl_ms=TTL))
+        for _ in range(2):
+            with pytest.raises(LeaseLost):
+                await storage.leases.renew(lease.fence, ttl_ms=TTL)
+            assert await storage.leases.holder("s") == again
+            await harness.clock.advance(TTL)
         assert await storage.leases.release(again.fence)
         with pytest.raises(LeaseLost):
             await storage.leases.renew(again.fence, ttl_ms=TTL)

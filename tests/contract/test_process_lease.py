@@ -135,15 +135,26 @@ class TestProcessLease:
         assert not other.has_effects
 
     async def test_a_lapsed_lease_is_taken_over(self, harness: Harness) -> None:
-        """From its expiry a lease cannot be renewed; another owner acquires it and learns whom it displaced."""
+        """From its expiry another owner acquires a lease and learns whom it displaced; it is not renewed any more."""
         storage = await _storage(harness)
         lapsed = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)
-        await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), LeaseLost, naming="p")
         outcome = await storage.process_leases.claim("p", BOB, ttl_ms=TTL)
         assert isinstance(outcome, ProcessAcquired)
         assert (outcome.displaced, outcome.lease.fencing) == (lapsed, lapsed.fencing + 1)
         await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), LeaseLost, naming="p")
+
+    async def test_a_lapsed_lease_that_was_not_taken_is_renewed(self, harness: Harness) -> None:
+        """Until another owner takes an expired lease, its holder can renew it, and the fence proves it again."""
+        storage = await _storage(harness)
+        lease = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
+        await harness.clock.advance(TTL * 3)
+        end = storage.process_leases.complete(lease.fence, Success(value=1))
+        await refuse(storage, end, LeaseLost, naming="p")
+        renewed = await storage.process_leases.renew(lease.fence, ttl_ms=TTL)
+        assert renewed == msgspec.structs.replace(lease, expires_at_ms=harness.clock.now_ms() + TTL)
+        assert isinstance(await storage.process_leases.claim("p", BOB, ttl_ms=TTL), ProcessRefused)
+        assert (await storage.process_leases.complete(lease.fence, Success(value=1))).is_terminal
 
     async def test_no_time_to_live_is_over_at_once(self, harness: Harness) -> None:
         """A lease of zero milliseconds can be taken by another owner at once."""

@@ -160,6 +160,14 @@ def test_a_renewal_moves_the_expiry_and_never_back() -> None:
     assert plan_renewal(ROW, 1_500, fence=FENCE, ttl_ms=0) == LEASE
 
 
+def test_a_lapsed_lease_that_was_not_taken_is_renewed() -> None:
+    """A renewal counts from now, also at and after the expiry; a write needs it first."""
+    assert plan_renewal(ROW, 2_000, fence=FENCE, ttl_ms=900) == replace(LEASE, expires_at_ms=2_900)
+    assert plan_renewal(ROW, 9_000, fence=FENCE, ttl_ms=900) == replace(LEASE, expires_at_ms=9_900)
+    with pytest.raises(LeaseLost, match="it expired"):
+        require_fence(ROW, FENCE, 2_000)
+
+
 @pytest.mark.parametrize(
     ("row", "fence", "now_ms", "reason"),
     [
@@ -168,11 +176,11 @@ def test_a_renewal_moves_the_expiry_and_never_back() -> None:
         (ROW, replace(FENCE, token="other"), 1_500, "held under fencing number 5"),
         (ROW, replace(FENCE, owner_id="other"), 1_500, "held under fencing number 5"),
         (ROW, replace(FENCE, incarnation_id="other"), 1_500, "held under fencing number 5"),
-        (ROW, FENCE, 2_000, "it expired"),
+        (replace(ROW, token="other"), FENCE, 2_000, "held under fencing number 5"),
     ],
 )
 def test_a_fence_that_does_not_hold_is_a_lost_lease(row: LeaseRow, fence: LeaseFence, now_ms: int, reason: str) -> None:
-    """A released, superseded, foreign or expired fence is reported as such, for renewals and for writes."""
+    """A released, superseded or foreign fence is reported as such, for renewals and for writes."""
     with pytest.raises(LeaseLost, match=reason) as caught:
         require_fence(row, fence, now_ms)
     assert caught.value.resource == RESOURCE

@@ -6,7 +6,7 @@ from functools import partial
 
 from lash.base.backoff import MAX_PLANS
 from lash.base.ids import new_id
-from lash.base.limits import check_integer, check_limit
+from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.errors import StoreUnavailable
 from lash.model.effect import (
     EffectClaim,
@@ -54,10 +54,18 @@ class Effects:
         self._hints = hints
 
     async def claim(
-        self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
+        self,
+        envelope: Envelope,
+        owner: LeaseOwner,
+        *,
+        ttl_ms: int,
+        once: bool = False,
+        strict: bool = False,
+        token: str | None = None,
     ) -> EffectDecision:
         check_claim(owner, ttl_ms)
-        encoded, claimant = encode_envelope(envelope), Claimant(owner=owner, token=new_id(), ttl_ms=ttl_ms)
+        own_token = new_id() if token is None else check_identifier("token", token)
+        encoded, claimant = encode_envelope(envelope), Claimant(owner=owner, token=own_token, ttl_ms=ttl_ms)
         if strict:
             return plan_replay(encoded, (await self._rows.facts(encoded)).row)
         decide = partial(decide_effect_claim, encoded=encoded, token=claimant.token, once=once)

@@ -107,12 +107,22 @@ def plan_claim(row: LeaseRow, now_ms: int, claim: LeaseClaim) -> ClaimDecision:
 
 
 def plan_renewal(row: LeaseRow, now_ms: int, *, fence: LeaseFence, ttl_ms: int) -> Lease:
-    """Return the renewed lease, or raise LeaseLost. A renewal never shortens a lease."""
-    return _extended(require_fence(row, fence, now_ms), now_ms, ttl_ms)
+    """Return the renewed lease, or raise LeaseLost. A renewal never shortens a lease.
+
+    An expired lease is renewed too: its fence shows that no other owner took it, so nothing was decided without it.
+    """
+    return _extended(_require_holder(row, fence), now_ms, ttl_ms)
 
 
 def require_fence(row: LeaseRow, fence: LeaseFence, now_ms: int) -> Lease:
     """Return the lease that the fence proves, or raise LeaseLost with the reason why it does not hold."""
+    held = _require_holder(row, fence)
+    if not row.is_live(now_ms):
+        raise LeaseLost(fence.resource, "it expired")
+    return held
+
+
+def _require_holder(row: LeaseRow, fence: LeaseFence) -> Lease:
     held = held_lease(row, fence.resource)
     if held is None:
         raise LeaseLost(fence.resource, f"it was released; the fence shows fencing number {fence.fencing}")
@@ -120,8 +130,6 @@ def require_fence(row: LeaseRow, fence: LeaseFence, now_ms: int) -> Lease:
         raise LeaseLost(
             fence.resource, f"it is held under fencing number {held.fencing}; the fence shows {fence.fencing}"
         )
-    if not row.is_live(now_ms):
-        raise LeaseLost(fence.resource, "it expired")
     return held
 
 

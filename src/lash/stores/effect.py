@@ -35,13 +35,22 @@ class EffectStore(Protocol):
     """
 
     async def claim(
-        self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
+        self,
+        envelope: Envelope,
+        owner: LeaseOwner,
+        *,
+        ttl_ms: int,
+        once: bool = False,
+        strict: bool = False,
+        token: str | None = None,
     ) -> EffectDecision:
         """Decide whether to run an effect, and claim it if so. The same owner cannot run it twice at the same time.
 
         ``once`` records the intent of an effect that must not run twice: after a crash it is unknown, not taken over.
         ``strict`` never runs anything: an effect without a recorded outcome raises EffectNotRecorded. An effect of a
-        group that was not opened or is full raises Conflict.
+        group that was not opened or is full raises Conflict. ``token`` identifies the call: one that repeats a call
+        whose answer was lost, with the same token, gets the claim that the first one made. Without it every call is
+        another.
         """
         ...
 
@@ -55,13 +64,14 @@ class EffectStore(Protocol):
         ...
 
     async def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
-        """Extend a live claim, never shorten it; raise EffectLeaseLost if it was taken over, expired or finished."""
+        """Extend a claim, expired or not, never shorten it; raise EffectLeaseLost if it was taken over or finished."""
         ...
 
     async def finish(self, claim: EffectClaim, outcome: JSON) -> EffectRecord:
-        """Record the outcome under a live claim; raise EffectLeaseLost, and change nothing, if it does not hold.
+        """Record the outcome under a claim; raise EffectLeaseLost, and change nothing, if it does not hold.
 
-        Idempotent: the same claim and an equal outcome return the same record, so a lost answer can be retried.
+        An expired claim holds until another caller takes the effect over. Idempotent: the same claim and an equal
+        outcome return the same record, so a lost answer can be retried.
         """
         ...
 
@@ -152,11 +162,11 @@ class EffectRows(Protocol):
         ...
 
     async def renew(self, guard: ClaimGuard, ttl_ms: int) -> ClaimRow | None:
-        """Extend a live claim; None if it does not hold."""
+        """Extend a claim, expired or not; None if it does not hold."""
         ...
 
     async def finish(self, guard: ClaimGuard, stored: StoredOutcome) -> EffectRow | None:
-        """Write the outcome and the rank in the group under a live claim; None if it does not hold."""
+        """Write the outcome and the rank in the group under a claim, expired or not; None if it does not hold."""
         ...
 
     async def release(self, guard: ClaimGuard) -> bool:

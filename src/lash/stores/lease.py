@@ -34,9 +34,11 @@ class LeaseStore(Protocol):
         ...
 
     async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
-        """Extend a live lease and every claim made under it, never shorten; raise LeaseLost if the fence does not hold.
+        """Extend a lease and every claim made under it, never shorten; raise LeaseLost if the fence does not hold it.
 
-        This is the heartbeat of a worker: one statement keeps everything that it holds of a session.
+        An expired lease is extended too, if it was neither released nor taken by another owner: a worker keeps its
+        work through an outage of the database. This is the heartbeat of a worker: one statement keeps everything that
+        it holds of a session.
         """
         ...
 

@@ -369,13 +369,22 @@ class EffectStore:
     lost like any other.
     """
     def claim(
-        self, envelope: Envelope, owner: LeaseOwner, *, ttl_ms: int, once: bool = False, strict: bool = False
+        self,
+        envelope: Envelope,
+        owner: LeaseOwner,
+        *,
+        ttl_ms: int,
+        once: bool = False,
+        strict: bool = False,
+        token: str | None = None,
     ) -> EffectDecision:
         """Decide whether to run an effect, and claim it if so. The same owner cannot run it twice at the same time.
 
         ``once`` records the intent of an effect that must not run twice: after a crash it is unknown, not taken over.
         ``strict`` never runs anything: an effect without a recorded outcome raises EffectNotRecorded. An effect of a
-        group that was not opened or is full raises Conflict.
+        group that was not opened or is full raises Conflict. ``token`` identifies the call: one that repeats a call
+        whose answer was lost, with the same token, gets the claim that the first one made. Without it every call is
+        another.
         """
     def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
         """Record the outcome of an effect that ran under an exclusive lease: one write, without a claim before it.
@@ -385,11 +394,12 @@ class EffectStore:
         claim raises Conflict. The due time of a sleep is counted by the clock of the storage.
         """
     def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
-        """Extend a live claim, never shorten it; raise EffectLeaseLost if it was taken over, expired or finished."""
+        """Extend a claim, expired or not, never shorten it; raise EffectLeaseLost if it was taken over or finished."""
     def finish(self, claim: EffectClaim, outcome: JSON) -> EffectRecord:
-        """Record the outcome under a live claim; raise EffectLeaseLost, and change nothing, if it does not hold.
+        """Record the outcome under a claim; raise EffectLeaseLost, and change nothing, if it does not hold.
 
-        Idempotent: the same claim and an equal outcome return the same record, so a lost answer can be retried.
+        An expired claim holds until another caller takes the effect over. Idempotent: the same claim and an equal
+        outcome return the same record, so a lost answer can be retried.
         """
     def fail(self, claim: EffectClaim, error: EffectError) -> EffectRecord:
         """Record a permanent failure, as ``finish`` records an outcome. After an outage, ``release`` instead."""
@@ -583,9 +593,11 @@ class LeaseStore:
         one acquires.
         """
     def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
-        """Extend a live lease and every claim made under it, never shorten; raise LeaseLost if the fence does not hold.
+        """Extend a lease and every claim made under it, never shorten; raise LeaseLost if the fence does not hold it.
 
-        This is the heartbeat of a worker: one statement keeps everything that it holds of a session.
+        An expired lease is extended too, if it was neither released nor taken by another owner: a worker keeps its
+        work through an outage of the database. This is the heartbeat of a worker: one statement keeps everything that
+        it holds of a session.
         """
     def release(self, fence: LeaseFence, *, pause_ms: int = 0) -> bool:
         """Free the lease if this fence still holds it, expired or not, and return whether it did.
@@ -717,7 +729,10 @@ class ProcessLeaseStore:
     def reclaim(self, process_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> ProcessLeaseOutcome:
         """Acquire the right from a holder that is provably a dead process of this machine; otherwise as ``claim``."""
     def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
-        """Extend a live lease, never shorten it; raise LeaseLost if the fence does not hold."""
+        """Extend a lease, never shorten it; raise LeaseLost if the fence does not hold it.
+
+        An expired lease is extended too, if it was neither released nor taken by another owner.
+        """
     def release(self, fence: LeaseFence) -> bool:
         """Free the lease if this fence still holds it, and return whether it did. The process is then ready."""
     def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None) -> bool:

@@ -161,7 +161,7 @@ class EffectModel:
 
     def renew(self, claim: Claimed, ttl: int, now: int) -> int:
         """Return until when the claim is live."""
-        if not self.holds(claim) or not self._is_live(claim.effect, now):
+        if not self.holds(claim):
             raise Refused("EffectLeaseLost")
         claim.effect.expires = max(claim.effect.expires or 0, now + ttl)
         claim.effect.updated = now
@@ -169,7 +169,7 @@ class EffectModel:
 
     def finish(self, claim: Claimed, outcome: JSON | EffectError, now: int) -> EffectRecord:
         effect = claim.effect
-        if self.holds(claim) and self._is_live(effect, now):
+        if self.holds(claim):
             self._settle(effect, outcome, now)
             return effect.record()
         wanted = (None, outcome) if isinstance(outcome, EffectError) else (outcome, None)

@@ -39,9 +39,11 @@ def claim(
 
 
 def renew(sessions: Sessions, fence: LeaseFence, ttl_ms: int) -> Lease:
-    """Predict a renewal."""
+    """Predict a renewal: a lease that expired and was not taken is extended too."""
     state = sessions.need(fence.resource.id)
-    held = live(state, fence, sessions.now_ms)
+    held = state.lease.holder
+    if held is None or held.fence != fence:
+        raise Refused("LeaseLost", resource=fence.resource)
     state.lease.holder = _extended(held, sessions.now_ms + ttl_ms)
     return state.lease.holder
 

@@ -73,7 +73,9 @@ class ProcessLeaseModel:
         return process is held.process and process.holder is not None and process.fencing == held.fencing
 
     def renew(self, held: Held, ttl: int, now: int) -> Lease:
-        process = self._live(held, now)
+        process = self._all.find(held.process.process_id)
+        if not self.holds(held):
+            raise Refused("LeaseLost")
         process.expires = max(process.expires, now + ttl)
         return lease_of(process)
 

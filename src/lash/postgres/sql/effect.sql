@@ -138,7 +138,7 @@ WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3
 RETURNING e.fencing, e.expires_at_ms, e.due_at_ms;
 
 -- name: effect_renew
--- Moves the expiry of a live claim, never to an earlier moment.
+-- Moves the expiry of a claim that no other runner took, expired or not, never to an earlier moment.
 UPDATE :"schema".lash_effects AS e
 SET updated_at_ms = clock.now_ms,
     expires_at_ms = greatest(
@@ -146,18 +146,19 @@ SET updated_at_ms = clock.now_ms,
     )
 FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
 WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3::text AND e.token = $4::text
-    AND e.fencing = $5::bigint AND e.status = 'in_progress' AND e.expires_at_ms > clock.now_ms
+    AND e.fencing = $5::bigint AND e.status = 'in_progress'
 RETURNING e.fencing, e.expires_at_ms, e.due_at_ms;
 
 -- name: effect_finish
--- Records the outcome of an effect under a live claim, with its rank in its group, and counts it in the group.
+-- Records the outcome of an effect under a claim that no other runner took, expired or not, with its rank in its group,
+-- and counts it in the group.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- The effect is locked before its group, as in every statement; the guard is evaluated under the lock.
 held AS (
     SELECT e.scope_id, e.replay_key, e.group_key
-    FROM clock, :"schema".lash_effects AS e
+    FROM :"schema".lash_effects AS e
     WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3::text AND e.token = $4::text
-        AND e.fencing = $5::bigint AND e.status = 'in_progress' AND e.expires_at_ms > clock.now_ms
+        AND e.fencing = $5::bigint AND e.status = 'in_progress'
         -- A group that was retired while this effect ran can rank nothing.
         AND (e.group_key IS NULL OR EXISTS (
             SELECT 1 FROM :"schema".lash_effect_groups AS g

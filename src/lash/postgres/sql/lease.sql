@@ -50,12 +50,10 @@ FROM clock, before
 LEFT JOIN taken ON true;
 
 -- name: lease_extend
--- Moves the expiry of a live lease and of every claim made under it to now plus the time to live, never to an earlier
--- moment.
+-- Moves the expiry of the lease that the fence holds, expired or not, and of every claim made under it to now plus the
+-- time to live, never to an earlier moment.
 WITH clock AS (
-    SELECT
-        :"schema".lash_now_ms() AS now_ms,
-        least(:"schema".lash_now_ms(), 9223372036854775807 - $6::bigint) + $6::bigint AS expires_at_ms
+    SELECT least(:"schema".lash_now_ms(), 9223372036854775807 - $6::bigint) + $6::bigint AS expires_at_ms
 ),
 extended AS (
     UPDATE :"schema".lash_session_leases AS l
@@ -63,7 +61,6 @@ extended AS (
     FROM clock, :"schema".lash_sessions AS s
     WHERE s.session_id = $1::text AND l.session_key = s.session_key
         AND l.owner_id = $2::text AND l.incarnation_id = $3::text AND l.token = $4::text AND l.fencing = $5::bigint
-        AND l.expires_at_ms > clock.now_ms
     RETURNING
         l.session_key, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
 ),

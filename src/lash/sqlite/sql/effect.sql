@@ -40,15 +40,15 @@ WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :env
 RETURNING fencing, expires_at_ms, due_at_ms;
 
 -- name: effect_renew
--- Moves the expiry of a live claim, never to an earlier moment.
+-- Moves the expiry of a claim that no other runner took, expired or not, never to an earlier moment.
 UPDATE lash_effects
 SET expires_at_ms = MAX(expires_at_ms, :expires_at_ms), updated_at_ms = :now_ms
 WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :envelope_hash AND token = :token
-    AND fencing = :fencing AND status = 'in_progress' AND expires_at_ms > :now_ms
+    AND fencing = :fencing AND status = 'in_progress'
 RETURNING fencing, expires_at_ms, due_at_ms;
 
 -- name: effect_finish
--- Records the outcome of an effect under a live claim, and its rank in its group.
+-- Records the outcome of an effect under a claim that no other runner took, expired or not, and its rank in its group.
 UPDATE lash_effects
 SET status = :status, outcome = :outcome, error = :error, expires_at_ms = NULL, updated_at_ms = :now_ms,
     settled_rank = (
@@ -56,7 +56,7 @@ SET status = :status, outcome = :outcome, error = :error, expires_at_ms = NULL, 
         WHERE g.scope_id = lash_effects.scope_id AND g.group_key = lash_effects.group_key
     )
 WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :envelope_hash AND token = :token
-    AND fencing = :fencing AND status = 'in_progress' AND expires_at_ms > :now_ms
+    AND fencing = :fencing AND status = 'in_progress'
 RETURNING replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
     fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms;
 

@@ -141,7 +141,10 @@ class ProcessLeaseStore(Protocol):
         ...
 
     async def renew(self, fence: LeaseFence, *, ttl_ms: int) -> Lease:
-        """Extend a live lease, never shorten it; raise LeaseLost if the fence does not hold."""
+        """Extend a lease, never shorten it; raise LeaseLost if the fence does not hold it.
+
+        An expired lease is extended too, if it was neither released nor taken by another owner.
+        """
         ...
 
     async def release(self, fence: LeaseFence) -> bool:

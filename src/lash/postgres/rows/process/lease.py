@@ -218,7 +218,7 @@ class PostgresProcessLeaseRows:
 
 
 async def _extend(source: Database | Transaction, fence: LeaseFence, ttl_ms: int) -> _ExtendAnswer | None:
-    """Move the expiry of a live lease; None if the fence does not hold. Idempotent."""
+    """Move the expiry of a lease, expired or not; None if the fence does not hold. Idempotent."""
     arguments = (*fence_arguments(fence), ttl_ms)
     if isinstance(source, Transaction):
         return await source.one(_ExtendAnswer, "process_lease_extend", *arguments)

@@ -214,19 +214,16 @@ woken AS (
 SELECT moved.process_key, moved.now_ms FROM moved;
 
 -- name: process_lease_extend
--- Moves the expiry of a live lease to now plus the time to live, never to an earlier moment. Returns the lease and the
--- number of reasons to run.
+-- Moves the expiry of the lease that the fence holds, expired or not, to now plus the time to live, never to an earlier
+-- moment. Returns the lease and the number of reasons to run.
 WITH clock AS (
-    SELECT
-        :"schema".lash_now_ms() AS now_ms,
-        least(:"schema".lash_now_ms(), 9223372036854775807 - $6::bigint) + $6::bigint AS expires_at_ms
+    SELECT least(:"schema".lash_now_ms(), 9223372036854775807 - $6::bigint) + $6::bigint AS expires_at_ms
 )
 UPDATE :"schema".lash_process_leases AS l
 SET expires_at_ms = greatest(l.expires_at_ms, clock.expires_at_ms)
 FROM clock, :"schema".lash_processes AS p
 WHERE p.process_id = $1::text AND l.process_key = p.process_key
     AND l.owner_id = $2::text AND l.incarnation_id = $3::text AND l.token = $4::text AND l.fencing = $5::bigint
-    AND l.expires_at_ms > clock.now_ms
 RETURNING
     row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms), l.wake_seq;
 
