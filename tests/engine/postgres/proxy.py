@@ -33,10 +33,14 @@ class Proxy:
         self.port = 0
         self.round_trips = 0
         self._cut: tuple[bytes, Cut] | None = None
+        self.is_closed = False
+        """Set it to refuse every further connection; the next cut sets it if it was asked to."""
+        self._closes = False
 
-    def cut_once(self, marker: bytes, when: Cut) -> None:
-        """Cut the line the next time the client sends something with the marker in it."""
+    def cut_once(self, marker: bytes, when: Cut, *, for_good: bool = False) -> None:
+        """Cut the line the next time the client sends something with the marker in it; ``for_good`` for all lines."""
         self._cut = (marker, when)
+        self._closes = for_good
 
     def lead_to(self, port: int | None) -> None:
         """Connect the clients that come from now on to another server on the same host."""
@@ -44,6 +48,9 @@ class Proxy:
         self._port = port
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.is_closed:
+            writer.transport.abort()
+            return
         server_reader, server_writer = await asyncio.open_connection(self._host, self._port)
         answers = asyncio.create_task(_copy(server_reader, writer))
         try:
@@ -75,6 +82,7 @@ class Proxy:
             return None
         when = self._cut[1]
         self._cut = None
+        self.is_closed = self._closes
         return when
 
 

@@ -92,6 +92,20 @@ async def test_an_error_concerns_one_item(batcher: StatementBatcher[str, str], s
     assert await batcher.submit(9, "later") == "later"
 
 
+async def test_an_item_that_may_be_written_stays_of_unknown_outcome() -> None:
+    """If the answer to a shared statement is lost and no item can be sent again, each may have been written."""
+    sent: list[int] = []
+
+    async def lose(items: Mapping[Hashable, str]) -> Mapping[Hashable, str]:
+        sent.append(len(items))
+        await asyncio.sleep(0)
+        raise lash.StoreUnavailable("made for the test", outcome_unknown=len(items) > 1)
+
+    answers = await submit_all(StatementBatcher(lose, limit=LIMIT), *range(4))
+    assert sent.count(1) == 4
+    assert [isinstance(each, lash.StoreUnavailable) and each.outcome_unknown for each in answers] == [True] * 4
+
+
 async def test_items_of_one_key_are_sent_one_after_the_other(
     batcher: StatementBatcher[str, str], sender: Sender
 ) -> None:

@@ -156,6 +156,23 @@ async def test_a_repeatable_write_is_repeated_after_a_lost_answer(
         assert await database.write_one(Item, "add", MARKED, repeatable=True) == Item(MARKED, expected)
 
 
+@pytest.mark.parametrize(("when", "applied"), [(Cut.BEFORE_SENDING, 0), (Cut.BEFORE_ANSWERING, 1)])
+async def test_a_write_that_cannot_be_repeated_is_of_unknown_outcome(
+    postgres_schema_url: str, when: Cut, applied: int
+) -> None:
+    """If no connection is left for a second try, the first one may have been applied, and the error says so."""
+    async with proxy_before(postgres_schema_url) as (proxy, url), opened(url) as database:
+        await with_items(database, MARKED)
+        proxy.cut_once(MARKED.to_bytes(8), when, for_good=True)
+        with pytest.raises(StoreUnavailable) as caught:
+            await database.write_one(Item, "add", MARKED, repeatable=True)
+        with pytest.raises(StoreUnavailable) as refused:
+            await database.write_one(Item, "add", MARKED, repeatable=True)
+        assert (caught.value.outcome_unknown, refused.value.outcome_unknown) == (True, False)
+        proxy.is_closed = False
+        assert await database.read_one(Item, "get", MARKED) == Item(MARKED, applied)
+
+
 async def test_a_lost_answer_to_a_read_is_repeated(postgres_schema_url: str) -> None:
     """Reads are always repeatable."""
     async with proxy_before(postgres_schema_url) as (proxy, url), opened(url) as database:

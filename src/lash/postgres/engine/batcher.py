@@ -144,11 +144,19 @@ class StatementBatcher(Generic[Item, Answer]):
         self._waiting.extendleft(reversed(later))
         return chosen
 
-    async def _deliver(self, waiting: dict[Hashable, _Waiting[Item, Answer]], loop: asyncio.AbstractEventLoop) -> None:
-        """Send the items in one statement and give each caller its answer."""
+    async def _deliver(
+        self,
+        waiting: dict[Hashable, _Waiting[Item, Answer]],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        may_be_applied: bool = False,
+    ) -> None:
+        """Send the items in one statement and give each caller its answer; an earlier one may have been applied."""
         try:
             answers = await self._send_items({key: item for key, (_, item, _) in waiting.items()}, loop)
         except Exception as error:  # noqa: BLE001 (whatever it is, the callers must get it)
+            if may_be_applied and isinstance(error, StoreUnavailable | StorageFailure):
+                error.outcome_unknown = True
             await self._deliver_failed(waiting, error, loop)
             return
         for key, (_, _, future) in waiting.items():
@@ -169,7 +177,8 @@ class StatementBatcher(Generic[Item, Answer]):
                 # Each caller raises its own copy: a shared exception would collect the tracebacks of all.
                 future.set_exception(copy.copy(error))
         # All at the same time: an item that waits for a lock must not delay the others.
-        await asyncio.gather(*(self._deliver({key: each}, loop) for key, each in again.items()))
+        one_by_one = (self._deliver({key: each}, loop, may_be_applied=is_unknown) for key, each in again.items())
+        await asyncio.gather(*one_by_one)
 
 
 _Waiting: TypeAlias = tuple[Hashable, Item, asyncio.Future[Answer | None]]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import msgspec
 
 from lash.base.backoff import backoff, jitter
-from lash.errors import ConfigError, CorruptData, StorageClosed
+from lash.errors import ConfigError, CorruptData, StorageClosed, StorageFailure, StoreUnavailable
 from lash.postgres.engine.driver import asyncpg
 from lash.postgres.engine.errors import (
     DRIVER_ERRORS,
@@ -298,13 +298,22 @@ class Database:
         return rows
 
     async def _fetch(self, name: str, args: Sequence[object], *, reads: bool, repeatable: bool) -> list[asyncpg.Record]:
-        text = self.statement(name)
+        text, may_be_applied = self.statement(name), False
         for tries in range(1, MAX_TRIES + 1):
             try:
                 return await self._ask(name, text, args, quietly=False)
             except DRIVER_ERRORS as error:
-                if not _may_repeat(remedy_for(error, FailurePhase.STATEMENT), tries, repeatable=repeatable):
-                    raise self.failure(error, FailurePhase.STATEMENT, name, reads=reads) from error
+                remedy = remedy_for(error, FailurePhase.STATEMENT)
+                may_be_applied |= remedy is Remedy.RETRY_IF_IDEMPOTENT and not reads
+                if not _may_repeat(remedy, tries, repeatable=repeatable):
+                    failure = self.failure(error, FailurePhase.STATEMENT, name, reads=reads)
+                    if may_be_applied and isinstance(failure, StoreUnavailable | StorageFailure):
+                        failure.outcome_unknown = True
+                    raise failure from error
+            except StoreUnavailable as away:
+                # There is no connection for this try; an earlier one may have been applied.
+                away.outcome_unknown |= may_be_applied
+                raise
             await _pause(tries)
         raise AssertionError("the last try returns or raises")
 
