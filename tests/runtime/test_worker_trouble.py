@@ -82,3 +82,33 @@ async def test_a_renewal_that_hangs_costs_no_other_its_lease(backend_url: str, m
         await until(lambda: renewed["hangs"] >= 2 and renewed["lives"] >= 4)
         gate.set()
         assert await asked == "done"
+
+
+async def test_a_renewal_that_fails_is_repeated_soon(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renewals that fail are retried at once, not a third of a lifetime later: the run keeps its lease."""
+    notes = Notes()
+    app = lash.App(backend_url, options=lash.WorkerOptions(lease_ttl_s=4.5), hooks=[notes])
+    renewed, runs = asyncio.Event(), list[int]()
+    failures = 6
+
+    @app.agent
+    async def waiting(turn: lash.Turn) -> str:
+        runs.append(turn.attempt)
+        await renewed.wait()
+        return "done"
+
+    async with app:
+        renew = app.storage.leases.renew
+
+        async def fail(fence: LeaseFence, *, ttl_ms: int) -> Lease:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise lash.StoreUnavailable("made for the test")
+            lease = await renew(fence, ttl_ms=ttl_ms)
+            renewed.set()
+            return lease
+
+        monkeypatch.setattr(app.storage.leases, "renew", fail)
+        assert await app.session("s").ask("x", timeout_s=PATIENCE_S) == "done"
+    assert runs == [1]

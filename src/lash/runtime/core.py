@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from lash.errors import LashError, NewerSchema, StorageClosed, StoreUnavailable, UnknownDefinition
-from lash.model.lease import LeaseOwner
+from lash.model.lease import LeaseFence, LeaseOwner
 from lash.model.process.process import EngineInput, ProcessIdentity, Provenance, Registration
 from lash.model.trigger.trigger import EmitReport, OccurrenceRequest
 from lash.model.value import JSON
 from lash.runtime.definition import ENGINE, AgentDefinition, ProcessDefinition
 from lash.runtime.hooks import Hooks
 from lash.runtime.observe.activity import ActivityWriter
+from lash.runtime.outage import HeldLease, Outages
 from lash.runtime.policy import WorkerOptions
 from lash.runtime.steps.values import bind_arguments
 from lash.runtime.turns.history import Histories
@@ -57,6 +60,7 @@ class Core:
         self.histories = Histories(options.history_cache_bytes)
         self._reaches: dict[str, Reach] = {}
         self.activity = ActivityWriter(storage.activity, on_loss=self._note_loss)
+        self._outages = Outages(hooks)
 
     def agent(self, name: str | None) -> AgentDefinition:
         return self.definitions.agent(name)
@@ -67,6 +71,14 @@ class Core:
 
     def process(self, name: str, version: str) -> ProcessDefinition[Any, Any]:
         return self.definitions.process(name, version)
+
+    def hold_session(self, fence: LeaseFence) -> HeldLease:
+        """Return the lease on a session that this worker has just claimed; renewing it renews the claims under it."""
+        return self._hold(fence, partial(self.storage.leases.renew, fence, ttl_ms=self.options.ttl_ms))
+
+    def hold_process(self, fence: LeaseFence) -> HeldLease:
+        """Return the lease on a process that this worker has just claimed."""
+        return self._hold(fence, partial(self.storage.process_leases.renew, fence, ttl_ms=self.options.ttl_ms))
 
     def registration(
         self,
@@ -122,6 +134,9 @@ class Core:
             await self.activity.close()
         finally:
             await self.storage.close()
+
+    def _hold(self, fence: LeaseFence, renew: Callable[[], Awaitable[object]]) -> HeldLease:
+        return HeldLease(fence.resource, renew, ttl_s=self.options.lease_ttl_s, outages=self._outages)
 
     def _note_loss(self, session_id: str, count: int, error: Exception | None) -> None:
         self.hooks.note("activity.lost", session_id=session_id, count=count, error=str(error or "it came too fast"))

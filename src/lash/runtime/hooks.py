@@ -68,8 +68,9 @@ class Hook:
         The kinds are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now),
         ``process.retried``, ``process.parked``, ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``,
         ``command.unknown`` (sent to a session by a newer version), ``activity.lost``, ``loop.blocked``,
-        ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not) and ``worker.outdated`` (it stops,
-        because the storage was migrated past its version). More kinds may be added.
+        ``storage.away`` (runs wait for the database), ``storage.back``, ``worker.trouble`` (the worker continues),
+        ``worker.failed`` (it does not) and ``worker.outdated`` (it stops, because the storage was migrated past its
+        version). More kinds may be added.
         """
 
     def statement(self, name: str) -> None:
@@ -77,7 +78,10 @@ class Hook:
 
 
 class LoggingHook(Hook):
-    """Writes events that need attention to the logger ``lash`` as warnings, the others at debug level."""
+    """Writes events that need attention to the logger ``lash`` as warnings, the others at debug level.
+
+    The end of an outage is logged at info level.
+    """
 
     _LOUD: Final = frozenset(
         {
@@ -89,6 +93,7 @@ class LoggingHook(Hook):
             "definition.unknown",
             "command.unknown",
             "activity.lost",
+            "storage.away",
             "worker.trouble",
             "worker.failed",
             "worker.outdated",
@@ -96,7 +101,7 @@ class LoggingHook(Hook):
     )
 
     def note(self, kind: str, attributes: Attributes) -> None:
-        level = logging.WARNING if kind in self._LOUD else logging.DEBUG
+        level = logging.WARNING if kind in self._LOUD else logging.INFO if kind == "storage.back" else logging.DEBUG
         if _log.isEnabledFor(level):
             _log.log(level, "%s %s", kind, " ".join(f"{name}={value!r}" for name, value in attributes.items()))
 

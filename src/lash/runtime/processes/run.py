@@ -6,6 +6,7 @@ import asyncio
 import enum
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from lash.base.codec import content_hash
@@ -24,7 +25,7 @@ from lash.errors import (
 )
 from lash.model.causal import ProcessCause
 from lash.model.effect import ProcessScope
-from lash.model.process.event import ATTEMPT_FAILED, CANCEL_REQUESTED, STARTED, EventDraft
+from lash.model.process.event import ATTEMPT_FAILED, CANCEL_REQUESTED, STARTED
 from lash.model.process.process import (
     Cancellation,
     EngineInput,
@@ -45,6 +46,7 @@ from lash.runtime.definition import ENGINE, ProcessDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended, error_code, error_text
 from lash.runtime.hooks import PROCESS
 from lash.runtime.processes.context import Context
+from lash.runtime.processes.under_lease import UnderLease
 from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.values import read_arguments, result_type, to_json
 
@@ -95,8 +97,9 @@ class ProcessRun:
         self.storage = core.storage
         self.record = acquired.record
         self.fence = acquired.lease.fence
+        self.lease = core.hold_process(self.fence)
+        self._writes = UnderLease(core.storage, self.fence, self.lease, wake_seq=acquired.wake_seq)
         self._on_finishing = on_finishing
-        self._wake_seq = acquired.wake_seq
         self._has_effects = acquired.has_effects
         self._began_ms = acquired.lease.expires_at_ms - core.options.ttl_ms
         self._began = time.monotonic()
@@ -114,6 +117,7 @@ class ProcessRun:
             core.storage,
             ProcessScope(process_id=self.process_id),
             self.fence,
+            self.lease,
             core.owner,
             core.hooks,
             ttl_ms=core.options.ttl_ms,
@@ -153,10 +157,6 @@ class ProcessRun:
         """Cancel, unless this run has seen a cancel request."""
         if not self._cancel_seen:
             self.cancel(reason)
-
-    async def renew(self) -> None:
-        """Renew the lease; raise LeaseLost if another worker holds it."""
-        await self.storage.process_leases.renew(self.fence, ttl_ms=self._core.options.ttl_ms)
 
     def release(self) -> None:
         """Release the process without an outcome: another run continues from its records."""
@@ -210,21 +210,22 @@ class ProcessRun:
         """Note in the log that a signal that was waited for has come."""
         wait = self.record.projection.wait
         if wait is not None:
-            self.record = await self.storage.processes.clear_wait(self.process_id, wait, fence=self.fence)
+            self.record = await self._writes.clear_wait(wait)
 
     async def wait_key(self, identity: WaitIdentity) -> WaitKey:
-        return await self.storage.waits.key(ProcessScope(process_id=self.process_id), identity)
+        read = partial(self.storage.waits.key, ProcessScope(process_id=self.process_id), identity)
+        return await self.lease.bridge("the key of a wait", read)
 
     async def resolution(self, identity: WaitIdentity, timeout_ms: int | None) -> Resolution:
         """Return how a wait was resolved, or park until it is."""
         waits, key = self.storage.waits, await self.wait_key(identity)
         while True:
-            wait = await waits.open(key, timeout_ms=timeout_ms)
+            wait = await self.lease.bridge("opening a wait", partial(waits.open, key, timeout_ms=timeout_ms))
             if wait.resolution is not None:
                 return wait.resolution
             if wait.deadline_ms is None or self.now_ms() < wait.deadline_ms:
                 await self.block(wait.deadline_ms)
-            await waits.expire()
+            await self.lease.bridge("the deadline of a wait", waits.expire)
 
     async def start_child(
         self, key: str, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -289,8 +290,8 @@ class ProcessRun:
 
     async def _never_began(self) -> bool:
         """Return whether the process was asked to stop before its first run."""
-        first = await self.storage.events.after(self.process_id, 0, event_type=STARTED, limit=1)
-        asked = await self.storage.events.after(self.process_id, 0, event_type=CANCEL_REQUESTED, limit=1)
+        first = await self._writes.events(STARTED, limit=1)
+        asked = await self._writes.events(CANCEL_REQUESTED, limit=1)
         return bool(first and asked) and asked[0].sequence < first[0].sequence
 
     async def _record_outcome(self) -> RunEnd:
@@ -298,7 +299,7 @@ class ProcessRun:
             self._core.hooks.note("lease.lost", process_id=self.process_id)
             return RunEnd.LOST
         if self._released or self._task is None:
-            await self.storage.process_leases.release(self.fence)
+            await self._writes.release()
             return RunEnd.RELEASED
         if self._parking:
             return await self._park()
@@ -323,26 +324,25 @@ class ProcessRun:
         signal = next((signal for _, signal in self._waits if signal is not None), None)
         noted = self.record.projection.wait
         if signal is not None and noted != signal:
-            await self.storage.processes.set_wait(self.process_id, signal, fence=self.fence)
+            await self._writes.set_wait(signal)
         elif signal is None and noted is not None:
-            await self.storage.processes.clear_wait(self.process_id, noted, fence=self.fence)
-        until_ms = min((until for until, _ in self._waits if until is not None), default=None)
-        await self.storage.process_leases.park(self.fence, wake_seq=self._wake_seq, until_ms=until_ms)
+            await self._writes.clear_wait(noted)
+        await self._writes.park(min((until for until, _ in self._waits if until is not None), default=None))
         self._core.hooks.note("process.parked", process_id=self.process_id)
         return RunEnd.PARKED
 
     async def _leave(self, unknown: UnknownDefinition) -> RunEnd:
         """Leave the process to a worker that has its code; its log says what is missing."""
         self._core.hooks.note("definition.unknown", process_id=self.process_id, message=str(unknown))
-        await self._note_failure(unknown, f"{_STUCK}{unknown.kind}:{unknown.name}")
-        await self.storage.process_leases.release(self.fence)
+        await self._writes.note_failure(unknown, f"{_STUCK}{unknown.kind}:{unknown.name}")
+        await self._writes.release()
         return RunEnd.UNKNOWN
 
     async def _end(self, outcome: Outcome) -> RunEnd:
         try:
-            await self.storage.process_leases.complete(self.fence, outcome)
+            await self._writes.complete(outcome)
         except InvalidInput as error:
-            await self.storage.process_leases.complete(self.fence, _failure("process_result_invalid", error))
+            await self._writes.complete(_failure("process_result_invalid", error))
         return RunEnd.ENDED
 
     async def _fail(self, error: BaseException) -> RunEnd:
@@ -353,8 +353,8 @@ class ProcessRun:
             return RunEnd.RELEASED
         retry, stuck = self.definition.retry, isinstance(error, _FIXABLE)
         name = f"{_STUCK}{content_hash(error_text(error).encode())[:32]}" if stuck else str(self.fence.fencing)
-        await self._note_failure(error, name)
-        noted = await self.storage.events.after(self.process_id, 0, event_type=ATTEMPT_FAILED)
+        await self._writes.note_failure(error, name)
+        noted = await self._writes.events(ATTEMPT_FAILED)
         attempt = sum(not (event.replay_key or "").startswith(f"attempt:{_STUCK}") for event in noted)
         last = attempt >= retry.max_attempts or isinstance(error, _FINAL) or self._journal.is_recorded(error)
         if last and not stuck:
@@ -367,14 +367,8 @@ class ProcessRun:
             attempt=attempt,
             error=f"{error_code(error)}: {error_text(error)}",
         )
-        until_ms = self.now_ms() + round(pause_s * 1_000)
-        await self.storage.process_leases.park(self.fence, wake_seq=self._wake_seq, until_ms=until_ms)
+        await self._writes.park(self.now_ms() + round(pause_s * 1_000))
         return RunEnd.FAILED
-
-    async def _note_failure(self, error: BaseException, name: str) -> None:
-        payload: JSON = {"code": error_code(error), "message": error_text(error)}
-        draft = EventDraft(event_type=ATTEMPT_FAILED, payload=payload, replay_key=f"attempt:{name}")
-        await self.storage.events.append(self.process_id, draft, fence=self.fence)
 
     def _suspend(self) -> None:
         """Park: every branch waits for something that another run will see."""
@@ -384,6 +378,7 @@ class ProcessRun:
             self._journal.lines.suspend(Suspended())
 
     def _stop(self) -> None:
+        self.lease.give_up()
         self._journal.stop(Suspended())
         if self._task is not None:
             self._task.cancel()
@@ -399,7 +394,7 @@ class ProcessRun:
 
     async def _reread_cancellation(self) -> Cancellation:
         """Return the cancellation with the reason of its request, read from the storage."""
-        record = await self.storage.processes.get(self.process_id)
+        record = await self._writes.record()
         self._cancel_reason = (record and record.projection.cancel_reason) or self._cancel_reason
         return self._cancellation()
 

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from lash.base.ids import new_id
 from lash.base.limits import check_identifier
 from lash.base.replay_key import replay_key
 from lash.errors import EffectMismatch, InvalidInput, LeaseLost, OutcomeUnknown, StepFailed
@@ -30,8 +32,9 @@ from lash.model.lease import LeaseFence, LeaseOwner
 from lash.model.scope import scope_id
 from lash.model.value import JSON, Value
 from lash.plan.effect.effect import check_key, encode_envelope, mismatch
-from lash.runtime.errors import Permanent, error_code, error_text
+from lash.runtime.errors import STORAGE_TROUBLE, Permanent, error_code, error_text
 from lash.runtime.hooks import Hooks
+from lash.runtime.outage import HeldLease
 from lash.runtime.policy import STEP_RETRY, Retry
 from lash.runtime.processes.branch import Branch, Branches, current_branch, current_line, own_branch, root_branch
 from lash.runtime.steps.values import check_type, describe, from_json, result_type, to_json
@@ -68,6 +71,7 @@ class Journal:
         storage: Storage,
         scope: ExecutionScope,
         fence: LeaseFence,
+        lease: HeldLease,
         owner: LeaseOwner,
         hooks: Hooks,
         *,
@@ -76,6 +80,7 @@ class Journal:
         self._storage = storage
         self.scope = scope
         self.fence = fence
+        self._lease = lease
         self._owner = owner
         self._hooks = hooks
         self._ttl_ms = ttl_ms
@@ -91,7 +96,8 @@ class Journal:
         """Read the existing records."""
         after: str | None = None
         while True:
-            page = await self._storage.effects.list(self.scope, after=after)
+            read = partial(self._storage.effects.list, self.scope, after=after)
+            page = await self._lease.bridge("reading the steps", read)
             self._records |= {record.replay_key: record for record in page}
             if len(page) < 1_000:  # noqa: PLR2004 (the default page of the store)
                 return
@@ -160,7 +166,7 @@ class Journal:
         if known is not None:
             return known
         await self.begin_new()
-        return await self._record(envelope, await body())
+        return await self._record(envelope, await self._bridge(f"operation {key!r}", body))
 
     async def begin_new(self) -> None:
         """Prepare for new work: record the failures after which this branch continues.
@@ -235,7 +241,9 @@ class Journal:
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
     ) -> object:
         effects, what = self._storage.effects, f"the result of step {envelope.replay_key!r}"
-        decision = await effects.claim(envelope, self._owner, ttl_ms=self._ttl_ms, once=True)
+        # With a token, a repeat gets the claim of a try whose answer was lost.
+        begin = partial(effects.claim, envelope, self._owner, ttl_ms=self._ttl_ms, once=True, token=new_id())
+        decision = await self._bridge(f"the start of step {envelope.replay_key!r}", begin)
         if isinstance(decision, EffectReplayed):
             return self._outcome(decision.record, declared)
         if not isinstance(decision, EffectClaimed):
@@ -248,25 +256,27 @@ class Journal:
             except Exception as failure:
                 raise await self._fail_once(claim, failure) from failure
             try:
-                self._records[envelope.replay_key] = await effects.finish(claim, plain)
+                self._records[envelope.replay_key] = await self._bridge(what, partial(effects.finish, claim, plain))
             except InvalidInput as failure:
                 raise await self._fail_once(claim, failure) from failure
         return from_json(plain, declared, what)
 
     async def _fail_once(self, claim: EffectClaim, failure: Exception) -> StepFailed:
         """Record the failure of a `once` step, and return the error to raise."""
-        record = await self._storage.effects.fail(claim, _as_error(failure))
+        fail = partial(self._storage.effects.fail, claim, _as_error(failure))
+        record = await self._bridge(f"the failure of step {claim.replay_key!r}", fail)
         self._records[record.replay_key] = record
         return self._failed(record.replay_key, _as_error(failure))
 
     @contextlib.asynccontextmanager
     async def _kept(self, claim: EffectClaim) -> AsyncIterator[EffectClaim]:
         """Renew the claim on an effect for as long as it runs."""
+        once_more = partial(self._storage.effects.renew, claim, ttl_ms=self._ttl_ms)
 
         async def renew() -> None:
             while True:
                 await asyncio.sleep(self._ttl_ms / 3_000)
-                await self._storage.effects.renew(claim, ttl_ms=self._ttl_ms)
+                await self._lease.bridge(f"the claim on step {claim.replay_key!r}", once_more)
 
         renewing = asyncio.create_task(renew(), name="lash-effect-renewal")
         try:
@@ -296,14 +306,20 @@ class Journal:
 
     async def _record(self, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
         self.check_running()
-        try:
-            record = await self._storage.effects.record(self.fence, envelope, outcome)
-        except LeaseLost as lost:
-            # Code that ignores the error must not write any more.
-            self.stop(lost)
-            raise
+        write = partial(self._storage.effects.record, self.fence, envelope, outcome)
+        record = await self._bridge(f"the outcome of step {envelope.replay_key!r}", write)
         self._records[envelope.replay_key] = record
         return record
+
+    async def _bridge(self, doing: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Make an idempotent call of the storage; repeat it through an outage, and stop the run if that fails."""
+        try:
+            return await self._lease.bridge(doing, call)
+        except (LeaseLost, *STORAGE_TROUBLE) as lost:
+            # Code that ignores the error must not write any more.
+            if self._stopped is None:
+                self.stop(lost)
+            raise
 
     def _envelope(self, key: str, command: Command) -> Envelope:
         return Envelope(scope=self.scope, replay_key=key, command=command)

@@ -20,7 +20,8 @@ async def claim_behind_commands(core: Core, lease: Lease) -> ClaimedTurn | None:
     The commands came for turns that are over, so they have no effect. Without input, or if the session is lost to
     another worker or deleted, the lease is released and None returned.
     """
-    session_id, inbox = lease.resource.id, Inbox(core.storage, lease.fence, ttl_ms=core.options.ttl_ms)
+    session_id, fence = lease.resource.id, lease.fence
+    inbox = Inbox(core.storage, fence, core.hold_session(fence), ttl_ms=core.options.ttl_ms)
     try:
         while (claim := await inbox.next()) is not None:
             command = command_of(claim.batches[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -24,6 +25,7 @@ from lash.model.queue import (
 from lash.model.session.message import Message, Part, PartKind, ProcessOrigin, Role
 from lash.model.session.node import MessageEntry
 from lash.model.value import JSON
+from lash.runtime.outage import HeldLease
 from lash.stores.storage import Storage
 
 _CANCEL: Final = "cancel_turn "
@@ -33,10 +35,11 @@ _PAGE: Final = 100
 class Inbox:
     """The claims of one run, all made under its lease. A commit completes them; otherwise they are abandoned."""
 
-    def __init__(self, storage: Storage, fence: LeaseFence, *, ttl_ms: int) -> None:
+    def __init__(self, storage: Storage, fence: LeaseFence, lease: HeldLease, *, ttl_ms: int) -> None:
         self._storage = storage
         self._queue = storage.queue
         self._fence = fence
+        self._lease = lease
         self._ttl_ms = ttl_ms
         self.claims: list[Claim] = []
 
@@ -57,8 +60,9 @@ class Inbox:
         present = [batch.batch_id for batch in claim.batches if batch.batch_id in wanted]
         if len(present) == len(claim.batches):
             return [claim]
-        await self._queue.abandon(claim, count_attempt=False)
-        again = await self._queue.claim_batches(self._fence, present, ttl_ms=self._ttl_ms)
+        await self._abandon(claim)
+        claim_again = partial(self._queue.claim_batches, self._fence, present, ttl_ms=self._ttl_ms)
+        again = await self._lease.bridge("claiming the input", claim_again)
         return [again] if isinstance(again, Claim) else []
 
     async def early(self) -> list[Claim]:
@@ -75,7 +79,7 @@ class Inbox:
         while len(claimed) < len(wanted) and (claim := await self._claim_early(1)) is not None:
             (claimed if claim.batches[0].batch_id in wanted else others).append(claim)
         for claim in others:
-            await self._queue.abandon(claim, count_attempt=False)
+            await self._abandon(claim)
         return claimed
 
     async def seen_before(self, session_id: str, batch_id: str) -> list[Message]:
@@ -98,36 +102,42 @@ class Inbox:
 
     async def claim_cancel(self, turn_id: str) -> None:
         """Claim the command that cancels this turn if it comes next; otherwise it is consumed later, without effect."""
-        claim = await self._queue.claim_command(self._fence, ttl_ms=self._ttl_ms)
+        claim_command = partial(self._queue.claim_command, self._fence, ttl_ms=self._ttl_ms)
+        claim = await self._lease.bridge("claiming a command", claim_command)
         if not isinstance(claim, Claim):
             return
         command = command_of(claim.batches[0])
         if command is not None and command.command == _CANCEL + turn_id:
             self.claims.append(claim)
         else:
-            await self._queue.abandon(claim, count_attempt=False)
+            await self._abandon(claim)
 
     async def give_back(self, *, count_attempt: bool) -> None:
         """Abandon all claims; an attempt counts for the input that the turn is named after."""
         for number, claim in enumerate(self.claims):
-            await self._queue.abandon(claim, count_attempt=count_attempt and number == 0)
+            await self._abandon(claim, count_attempt=count_attempt and number == 0)
 
     async def give_back_after(self, count: int) -> None:
         """Abandon the claims that were made after the first so many."""
         for claim in self.claims[count:]:
-            await self._queue.abandon(claim, count_attempt=False)
+            await self._abandon(claim)
         del self.claims[count:]
 
     async def bury(self, reason: str, error: JSON) -> None:
         """Make the input a dead letter; early input that joined it gets its own turn."""
         head, *others = self.claims
         for claim in others:
-            await self._queue.abandon(claim, count_attempt=False)
-        await self._queue.bury(head, reason=reason, error=error)
+            await self._abandon(claim)
+        await self._lease.bridge("the dead letter", partial(self._queue.bury, head, reason=reason, error=error))
+
+    async def _abandon(self, claim: Claim, *, count_attempt: bool = False) -> None:
+        abandon = partial(self._queue.abandon, claim, count_attempt=count_attempt)
+        await self._lease.bridge("giving back the input", abandon)
 
     async def _claim_early(self, most: int) -> Claim | None:
         boundary = Boundary.ACTIVE_TURN_CHECKPOINT
-        claim = await self._queue.claim(self._fence, boundary=boundary, ttl_ms=self._ttl_ms, max_batches=most)
+        claim_early = partial(self._queue.claim, self._fence, boundary=boundary, ttl_ms=self._ttl_ms, max_batches=most)
+        claim = await self._lease.bridge("claiming early input", claim_early)
         return claim if isinstance(claim, Claim) else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
@@ -9,6 +10,7 @@ from lash.model.lease import LeaseFence
 from lash.model.session.message import Message
 from lash.model.value import JSON
 from lash.runtime.errors import Suspended
+from lash.runtime.outage import HeldLease
 from lash.runtime.steps.journal import Journal
 from lash.runtime.turns.history import ALL, LEAST_NODES, Histories, History
 from lash.runtime.turns.messages import check_last, last_of, read_tail
@@ -51,8 +53,9 @@ class Past:
     asked for. If it asks for more, it has to start again after `widen`.
     """
 
-    def __init__(self, storage: Storage, histories: Histories, session_id: str) -> None:
+    def __init__(self, storage: Storage, histories: Histories, session_id: str, lease: HeldLease) -> None:
         self._storage = storage
+        self._lease = lease
         self._histories = histories
         self._session_id = session_id
         self._leaf_node_id: str | None = None
@@ -66,7 +69,8 @@ class Past:
 
     async def load(self, revision: int | None = None) -> None:
         """Load the history as it stands, with its last messages."""
-        self.history = await self._histories.load(self._storage, self._session_id, revision=revision)
+        load = partial(self._histories.load, self._storage, self._session_id, revision=revision)
+        self.history = await self._lease.bridge("reading the conversation", load)
 
     async def begin(self, journal: Journal, reach: Reach) -> None:
         """Show the conversation as it stands, or as an earlier attempt of the turn saw it."""
@@ -81,9 +85,11 @@ class Past:
 
         A later attempt must see the same one, even after other commits: a requeued dead letter runs late.
         """
-        if await self._storage.effects.list(scope, limit=1):
+        effects = self._storage.effects
+        if await self._lease.bridge("reading the steps", partial(effects.list, scope, limit=1)):
             envelope = Envelope(scope=scope, replay_key=_KEY, command=_SEEN)
-            await self._storage.effects.record(fence, envelope, {"leaf_node_id": self._leaf_node_id})
+            record = partial(effects.record, fence, envelope, {"leaf_node_id": self._leaf_node_id})
+            await self._lease.bridge("the end of the conversation", record)
 
     async def widen(self) -> None:
         """Load as many messages as the agent has asked for."""
@@ -91,7 +97,7 @@ class Past:
         last, leaf = max(self._wanted, self._reach.messages), self._leaf_node_id
         if leaf == self.history.leaf_node_id and not self.history.holds(last):
             # Another writer may commit meanwhile, so that the history ends with another node afterwards.
-            self.history = await self._histories.load(self._storage, self._session_id, last=last)
+            self.history = await self._load_last(last)
         if leaf == self.history.leaf_node_id:
             self._seen = self.history
         elif leaf is None:
@@ -111,10 +117,15 @@ class Past:
     async def _up_to(self, leaf_node_id: str, last: int) -> History:
         """Return the conversation up to a node; all of it if there is no such node any more."""
         session, wanted = self._storage.session(self._session_id), None if last == ALL else last
-        tail = await read_tail(session, wanted, leaf_node_id=leaf_node_id, least_nodes=LEAST_NODES)
+        read = partial(read_tail, session, wanted, leaf_node_id=leaf_node_id, least_nodes=LEAST_NODES)
+        tail = await self._lease.bridge("reading the conversation", read)
         if tail is not None and not tail.is_empty:
             return await History.of(tail)
-        return await self._histories.load(self._storage, self._session_id, last=last)
+        return await self._load_last(last)
+
+    async def _load_last(self, last: int) -> History:
+        load = partial(self._histories.load, self._storage, self._session_id, last=last)
+        return await self._lease.bridge("reading the conversation", load)
 
 
 def _leaf(outcome: JSON) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lash.errors import (
@@ -67,17 +68,18 @@ class TurnRun:
     """One turn under a lease, with the operations that the agent's `Turn` needs."""
 
     def __init__(self, core: Core, claimed: ClaimedTurn) -> None:
-        lease = claimed.lease
+        fence = claimed.lease.fence
         self._core = core
         self._storage = core.storage
-        self._fence = lease.fence
-        self._inbox = Inbox(core.storage, lease.fence, ttl_ms=core.options.ttl_ms)
+        self._fence = fence
+        self.lease = core.hold_session(fence)
+        self._inbox = Inbox(core.storage, fence, self.lease, ttl_ms=core.options.ttl_ms)
         self._input_claims = 0
         self._claimed = claimed
-        self.session_id = lease.resource.id
+        self.session_id = fence.resource.id
         self.turn_id = ""
         self.attempt = 0
-        self._past = Past(core.storage, core.histories, self.session_id)
+        self._past = Past(core.storage, core.histories, self.session_id, self.lease)
         self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
         self._journal: Journal | None = None
         self._task: asyncio.Task[object] | None = None
@@ -110,6 +112,7 @@ class TurnRun:
 
     def release(self) -> None:
         """Release the turn, unless its agent is done: another run continues from its records."""
+        self.lease.give_up()
         if self._task is None or not self._task.done():
             self._released = True
             self._stop()
@@ -117,16 +120,14 @@ class TurnRun:
     def lose(self) -> None:
         """Stop at once and write nothing: another worker holds the lease."""
         self._lost = True
+        self.lease.give_up()
         self._stop()
-
-    async def renew(self) -> None:
-        """Renew the lease and the claims under it; raise LeaseLost if another worker holds the session."""
-        await self._storage.leases.renew(self._fence, ttl_ms=self._core.options.ttl_ms)
 
     async def check_cancel(self) -> None:
         """Cancel the turn if a queued command says so; idempotent."""
         if self.turn_id and self._cancel_reason is None:
-            reason = await self._inbox.find_cancel(self.turn_id)
+            find = partial(self._inbox.find_cancel, self.turn_id)
+            reason = await self.lease.bridge("looking for a cancellation", find)
             if reason is not None:
                 self.cancel(reason)
 
@@ -216,7 +217,7 @@ class TurnRun:
 
     async def _open_journal(self, *, recorded: bool) -> Journal:
         core, ttl_ms = self._core, self._core.options.ttl_ms
-        journal = Journal(core.storage, self._scope(), self._fence, core.owner, core.hooks, ttl_ms=ttl_ms)
+        journal = Journal(core.storage, self._scope(), self._fence, self.lease, core.owner, core.hooks, ttl_ms=ttl_ms)
         self._journal = journal
         if recorded:
             await journal.load()
@@ -271,8 +272,9 @@ class TurnRun:
         await self._core.activity.flush(self.session_id)
         while True:
             commit = self._draft.commit(self._past.history, agent.name, self._fence, done)
+            write = partial(self._storage.session(self.session_id).commit, commit)
             try:
-                result = await self._storage.session(self.session_id).commit(commit)
+                result = await self.lease.bridge("the commit", write)
             except RevisionConflict:
                 await self._past.load()
                 continue
@@ -308,13 +310,13 @@ class TurnRun:
             "traceback": trace_of(error),
         }
         await self._inbox.bury(reason, details)
-        await self._storage.leases.release(self._fence)
+        await self._release_lease()
         self._core.hooks.note("turn.buried", session_id=self.session_id, turn_id=self.turn_id, error=reason)
         return TurnEnd.BURIED
 
     async def _give_back(self, end: TurnEnd, *, pause_s: float = 0, count_attempt: bool = True) -> TurnEnd:
         await self._inbox.give_back(count_attempt=count_attempt)
-        await self._storage.leases.release(self._fence, pause_ms=round(pause_s * 1_000))
+        await self._release_lease(pause_s)
         return end
 
     async def _stopped(self) -> TurnEnd:
@@ -324,8 +326,12 @@ class TurnRun:
     async def _leave(self) -> TurnEnd:
         """Stop without writing to the session; release the lease in case it expired and no worker took it."""
         self._core.hooks.note("lease.lost", session_id=self.session_id, turn_id=self.turn_id)
-        await self._storage.leases.release(self._fence)
+        await self._release_lease()
         return TurnEnd.LOST
+
+    async def _release_lease(self, pause_s: float = 0) -> None:
+        release = partial(self._storage.leases.release, self._fence, pause_ms=round(pause_s * 1_000))
+        await self.lease.bridge("the release", release)
 
     # Input.
 
@@ -367,7 +373,8 @@ class TurnRun:
             if here is not None:
                 messages = input_messages(here)
             else:
-                messages = await self._inbox.seen_before(self.session_id, batch_id)
+                read = partial(self._inbox.seen_before, self.session_id, batch_id)
+                messages = await self.lease.bridge("reading earlier input", read)
             self._draft.take(messages, publish=here is not None)
             new.extend(messages)
         return new

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lash.base.replay_key import replay_key
@@ -128,8 +129,9 @@ class Turn(Steps):
         """Store a file with the session and return the reference to use in messages; it is kept if the turn commits."""
         self._journal.check_running()
         owner = AttachmentOwner(kind=OwnerKind.TURN, id=self.turn_id)
-        attachments = self._core.storage.attachments
-        reference = await attachments.put(self.session_id, content, media_type, owner=owner, label=label)
+        put = self._core.storage.attachments.put
+        store = partial(put, self.session_id, content, media_type, owner=owner, label=label)
+        reference = await self._run.lease.bridge("an attachment", store)
         self._draft.attachments.append(reference.id)
         return reference
 
@@ -141,7 +143,8 @@ class Turn(Steps):
         """Create a session that belongs to this one, or return it."""
         self._journal.check_running()
         relation = ChildRelation(parent_session_id=self.session_id, caused_by=self._cause())
-        await self._core.storage.sessions.create(session_id, relation=relation)
+        create = partial(self._core.storage.sessions.create, session_id, relation=relation)
+        await self._run.lease.bridge("creating a session", create)
         return SessionHandle(self._core.storage, session_id, agent=agent_name(agent))
 
     def join_early_input(self) -> Awaitable[list[Message]]:
@@ -158,7 +161,8 @@ class Turn(Steps):
     def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[Any]:
         """Record an occurrence once, and start the processes that subscribe to it."""
         key = replay_key(self.session_id, self.turn_id, self._journal.name(f"emit:{source_type}"))
-        return self._core.emit(source_type, payload, key=key, source_key=source_key)
+        emit = partial(self._core.emit, source_type, payload, key=key, source_key=source_key)
+        return self._run.lease.bridge("an occurrence", emit)
 
     async def _start(
         self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -173,10 +177,10 @@ class Turn(Steps):
             provenance=Provenance(originator=SessionOriginator(scope=scope), caused_by=self._cause()),
             wake_session_id=self.session_id,
         )
-        await self._core.storage.processes.register(registration)
-        await self._core.storage.grants.grant(
-            Grant(scope=scope, process_id=registration.process_id, kind=ENGINE, label=process.name)
-        )
+        storage, bridge = self._core.storage, self._run.lease.bridge
+        grant = Grant(scope=scope, process_id=registration.process_id, kind=ENGINE, label=process.name)
+        await bridge("starting a process", partial(storage.processes.register, registration))
+        await bridge("granting a process", partial(storage.grants.grant, grant))
         return ProcessHandle(self._core.storage, registration.process_id, process)
 
     def _cause(self) -> TurnCause:

@@ -103,13 +103,22 @@ class ProcessRunner:
                 run = ProcessRun(self._core, claimed, partial(self._share_slot, process_id))
                 self._slots.fill(process_id, run)
                 after = (await run.run()).after
-        except STORAGE_TROUBLE:
+        except STORAGE_TROUBLE as error:
             if isinstance(claimed, ProcessAcquired):
                 self._slots.empty(process_id)
                 await self._renewal.release(partial(leases.release, claimed.lease.fence))
+            elif error.outcome_unknown:
+                await self._renewal.release(partial(self._release_unanswered, process_id))
             raise
         finally:
             self._leave(process_id, after, claimed)
+
+    async def _release_unanswered(self, process_id: str) -> None:
+        """Release the lease that a claim without an answer may have taken; the process would wait for its expiry."""
+        leases = self._core.storage.process_leases
+        taken = await leases.claim(process_id, self._core.owner, ttl_ms=self._core.options.ttl_ms)
+        if isinstance(taken, ProcessAcquired):
+            await leases.release(taken.lease.fence)
 
     def _leave(self, process_id: str, after: AfterRun, claimed: ProcessLeaseOutcome | None) -> None:
         has_ended = after is AfterRun.FORGET

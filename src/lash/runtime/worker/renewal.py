@@ -7,25 +7,31 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from lash.base.backoff import backoff
+from lash.base.backoff import backoff, jitter
 from lash.errors import LashError, LeaseLost
 from lash.runtime.errors import STORAGE_TROUBLE
+from lash.runtime.outage import HeldLease
 from lash.runtime.worker.state import WorkerState
 
 _FIRST_PAUSE_S: Final = 0.1
 """The first pause before a release is retried: a restarting server needs longer than a lost connection."""
+_LONGEST_PAUSE_S: Final = 1.0
+"""The longest pause before a renewal is retried, while leases age."""
 
 
 class LeasedRun(Protocol):
     """A run whose lease is renewed."""
 
-    async def renew(self) -> None: ...
+    lease: HeldLease
 
     def lose(self) -> None: ...
 
 
 class LeaseRenewal:
-    """Renews the leases of all runs three times within their lifetime, and stops runs whose lease is lost."""
+    """Renews the leases of all runs three times within their lifetime, and stops runs whose lease is lost.
+
+    While the database is away, renewals are retried until the lease is over by the clock of this machine.
+    """
 
     def __init__(self, state: WorkerState, runs: Callable[[], tuple[LeasedRun, ...]]) -> None:
         self._state = state
@@ -34,13 +40,16 @@ class LeaseRenewal:
 
     async def run(self) -> None:
         """Renew until cancelled."""
-        renewed: dict[LeasedRun, float] = {}
+        failures, usual_pause_s = 0, self._ttl_s / 3
         while True:
-            await asyncio.sleep(self._ttl_s / 3)
-            runs = self._runs()
-            renewed = {run: renewed.get(run, time.monotonic()) for run in runs}
+            longest_s = min(_LONGEST_PAUSE_S, usual_pause_s)
+            await asyncio.sleep(jitter(backoff(failures - 1, longest_s=longest_s)) if failures else usual_pause_s)
+            # A retry is for the leases that need it; the usual round is for all.
+            youngest_s = usual_pause_s if failures else 0.0
+            due = [run for run in self._runs() if run.lease.age_s >= youngest_s]
             # Concurrently: one renewal that hangs must not cost the other runs their leases.
-            await asyncio.gather(*(self._renew(run, renewed) for run in runs))
+            renewed = await asyncio.gather(*(self._renew(run) for run in due))
+            failures = 0 if all(renewed) else failures + 1
 
     async def release(self, release: Callable[[], Awaitable[object]]) -> None:
         """Release a lease after a storage error, with retries: its work should not have to wait for the expiry."""
@@ -55,16 +64,18 @@ class LeaseRenewal:
             else:
                 return
 
-    async def _renew(self, run: LeasedRun, renewed: dict[LeasedRun, float]) -> None:
+    async def _renew(self, run: LeasedRun) -> bool:
+        """Renew a lease, and return False if that must be retried."""
         try:
             async with asyncio.timeout(self._ttl_s / 3):
-                await run.renew()
-            renewed[run] = time.monotonic()
+                await run.lease.renew()
         except LeaseLost:
             self._lose(run)
         except (LashError, TimeoutError):
-            if time.monotonic() - renewed[run] > self._ttl_s:
-                self._lose(run)
+            if run.lease.left_s > 0:
+                return False
+            self._lose(run)
+        return True
 
     def _lose(self, run: LeasedRun) -> None:
         # The run may have ended, and released its lease, a moment ago.

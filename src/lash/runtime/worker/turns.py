@@ -62,9 +62,11 @@ class TurnRunner:
             if claimed is not None:
                 lease = claimed.lease
                 after = await self._run_claimed(session_id, claimed)
-        except STORAGE_TROUBLE:
+        except STORAGE_TROUBLE as error:
             if lease is not None:
                 await self._release(session_id, lease)
+            elif error.outcome_unknown:
+                await self._renewal.release(partial(self._release_unanswered, session_id))
             raise
         finally:
             # Workers that got the same hint try at the same time; losing to another one means nothing.
@@ -90,6 +92,13 @@ class TurnRunner:
         if self._state.is_stopping:
             run.release()
         return (await run.run()).after
+
+    async def _release_unanswered(self, session_id: str) -> None:
+        """Release the lease that a claim without an answer may have taken; the session would wait for its expiry."""
+        leases = self._core.storage.leases
+        taken = await leases.claim(session_id, self._core.owner, ttl_ms=self._core.options.ttl_ms)
+        if isinstance(taken, Acquired):
+            await leases.release(taken.lease.fence)
 
     async def _release(self, session_id: str, lease: Lease) -> None:
         self._slots.empty(session_id)

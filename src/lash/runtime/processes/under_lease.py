@@ -1,0 +1,74 @@
+"""What one run of a process reads and writes under its lease; each call is repeated through an outage."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from lash.errors import LeaseLost
+from lash.model.lease import LeaseFence
+from lash.model.process.event import ATTEMPT_FAILED, EventDraft, ProcessEvent
+from lash.model.process.process import Outcome, ProcessRecord, SignalWait
+from lash.model.value import JSON
+from lash.runtime.errors import error_code, error_text
+from lash.runtime.outage import HeldLease
+from lash.stores.storage import Storage
+
+_ALL: Final = 1_000
+"""The largest page of a log; no process fails more often."""
+
+
+class UnderLease:
+    """The process of one run. Repeating a write whose answer was lost changes nothing more."""
+
+    def __init__(self, storage: Storage, fence: LeaseFence, lease: HeldLease, *, wake_seq: int) -> None:
+        self._storage = storage
+        self._fence = fence
+        self._lease = lease
+        self._process_id = fence.resource.id
+        self._wake_seq = wake_seq
+
+    async def complete(self, outcome: Outcome) -> None:
+        """End the process and free the lease."""
+        await self._lease.bridge("the end", partial(self._storage.process_leases.complete, self._fence, outcome))
+
+    async def park(self, until_ms: int | None) -> None:
+        """Free the lease, and park the process until a moment, or (None) until it is woken."""
+        leases = self._storage.process_leases
+        try:
+            park = partial(leases.park, self._fence, wake_seq=self._wake_seq, until_ms=until_ms)
+            await self._lease.bridge("parking", park)
+        except LeaseLost:
+            # Without a holder it was parked, by a try whose answer was lost.
+            if await self._lease.bridge("parking", partial(leases.holder, self._process_id)) is not None:
+                raise
+
+    async def release(self) -> None:
+        """Free the lease; the process is ready."""
+        await self._lease.bridge("the release", partial(self._storage.process_leases.release, self._fence))
+
+    async def set_wait(self, wait: SignalWait) -> ProcessRecord:
+        """Note in the log that the process waits for a signal."""
+        write = partial(self._storage.processes.set_wait, self._process_id, wait, fence=self._fence)
+        return await self._lease.bridge("the wait", write)
+
+    async def clear_wait(self, wait: SignalWait) -> ProcessRecord:
+        """Note in the log that the process no longer waits for a signal."""
+        write = partial(self._storage.processes.clear_wait, self._process_id, wait, fence=self._fence)
+        return await self._lease.bridge("the end of the wait", write)
+
+    async def note_failure(self, error: BaseException, name: str) -> None:
+        """Note in the log that an attempt failed, once under each name."""
+        payload: JSON = {"code": error_code(error), "message": error_text(error)}
+        draft = EventDraft(event_type=ATTEMPT_FAILED, payload=payload, replay_key=f"attempt:{name}")
+        append = partial(self._storage.events.append, self._process_id, draft, fence=self._fence)
+        await self._lease.bridge("the failed attempt", append)
+
+    async def events(self, event_type: str, *, limit: int = _ALL) -> tuple[ProcessEvent, ...]:
+        """Return the first events of a type."""
+        read = partial(self._storage.events.after, self._process_id, 0, event_type=event_type, limit=limit)
+        return await self._lease.bridge("reading the log", read)
+
+    async def record(self) -> ProcessRecord | None:
+        """Return the record as it is stored."""
+        return await self._lease.bridge("reading the process", partial(self._storage.processes.get, self._process_id))
