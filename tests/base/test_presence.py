@@ -19,6 +19,18 @@ from tests.other_user import STRANGER, needs_root, run_as
 
 WAITS = "import sys; from lash.backend.presence import own_mark; print(own_mark(), flush=True); sys.stdin.read()"
 
+FORKS = """
+import os, sys
+from lash.backend.presence import own_mark
+mark, child = own_mark(), os.fork()
+if child == 0:
+    sys.exit()
+os.waitpid(child, 0)
+print(mark, flush=True)
+sys.stdin.read()
+"""
+PATIENCE_S = 60
+
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -49,6 +61,22 @@ def test_a_process_is_over_when_it_has_ended(directory: Path) -> None:
         process.kill()
         process.wait()
         assert [is_over(mark), is_over(mark)] == [True, True]
+
+
+def test_an_orderly_end_leaves_no_file(directory: Path) -> None:
+    """Only killed processes leave their files."""
+    with present(directory) as (process, mark):
+        assert [file.name for file in directory.iterdir()] == [mark.partition(".")[0]]
+        process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+    assert list(directory.iterdir()) == []
+
+
+def test_the_orderly_end_of_a_child_leaves_the_file_of_its_parent(directory: Path) -> None:
+    """A child that was forked and ended is not its parent."""
+    with present(directory, FORKS) as (_process, mark):
+        assert is_over(mark) is False
+        assert [file.name for file in directory.iterdir()] == [mark.partition(".")[0]]
 
 
 def test_this_process_is_not_over() -> None:

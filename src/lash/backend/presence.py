@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -32,6 +33,7 @@ _STALE_AFTER_S: Final = 2 * 24 * 60 * 60
 
 
 class _OwnFile(NamedTuple):
+    path: Path
     descriptor: int
     mark: str
 
@@ -79,11 +81,11 @@ else:
 
     def _lock_own_file() -> _OwnFile | None:
         """Create and lock a file that stays open until the process ends."""
-        name = secrets.token_hex(16)
         try:
             directory = _directory()
             _remove_stale(directory)
-            descriptor = create_file(directory / name)
+            path = directory / secrets.token_hex(16)
+            descriptor = create_file(path)
         except OSError:
             # No such directory, or a read-only or full file system.
             return None
@@ -94,7 +96,13 @@ else:
             # A file system without locks.
             os.close(descriptor)
             return None
-        return _OwnFile(descriptor, f"{name}.{os.fstat(descriptor).st_ino}")
+        return _OwnFile(path, descriptor, f"{path.name}.{os.fstat(descriptor).st_ino}")
+
+    def _remove_own_file() -> None:
+        # A process that ends in an orderly way has released its leases. The file of a killed one stays.
+        for own in _own:
+            with contextlib.suppress(OSError):
+                own.path.unlink()
 
     def _forget_in_child() -> None:
         # A forked child is another process. If it kept the descriptor, the lock would outlive its parent.
@@ -102,6 +110,7 @@ else:
             with contextlib.suppress(OSError):
                 os.close(_own.pop().descriptor)
 
+    atexit.register(_remove_own_file)
     os.register_at_fork(after_in_child=_forget_in_child)
 
     def _directory() -> Path:
