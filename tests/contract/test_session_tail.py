@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 
 import pytest
 
-from lash.model.session.node import Node
+from lash.model.session.node import MessageEntry, Node
 from lash.model.session.session import ActivePath, FullGraph
 from lash.plan.session import session as session_plan
 from lash.plan.session.node import PathRow, path_nodes
@@ -74,6 +76,29 @@ class TestSessionTail:
         await fork.commit(commit(1, *own, session_id="t"))
         assert await _path(fork) == (*nodes[:1001], *own)
         assert await _path(fork, last=800) == (*nodes[901:1001], *own)
+
+    async def test_a_long_path_is_decoded_in_a_thread(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The event loop decodes short reads itself, and leaves long ones to a thread."""
+        threads: list[bool] = []
+
+        def watched(rows: list[PathRow]) -> tuple[Node, ...]:
+            threads.append(threading.current_thread() is not threading.main_thread())
+            return path_nodes(rows)
+
+        monkeypatch.setattr(session_plan, "path_nodes", watched)
+        session = await started(await harness.open(), "s", *_names(_LONG))
+        await _path(session, last=100)
+        await _path(session, last=_LONG - 1)
+        await _path(session)
+        await session.load(FullGraph())
+        assert threads == [False, True, True, True]
+
+    async def test_nodes_do_not_burden_the_garbage_collector(self, harness: Harness) -> None:
+        """Nodes and messages are not tracked by the garbage collector, whose pauses grow with what it tracks."""
+        (read,) = await _path(await started(await harness.open(), "s", "a"))
+        assert isinstance(read.entry, MessageEntry)
+        values = (read, read.entry, read.entry.message, read.entry.message.parts[0])
+        assert [gc.is_tracked(value) for value in values] == [False] * 4
 
     async def test_a_long_graph_is_read_whole(self, harness: Harness) -> None:
         """A long graph has every branch in the order of insertion, after the nodes that a fork inherits."""

@@ -184,16 +184,16 @@ def place_replacement(session_id: str, nodes: Sequence[EncodedNode], *, segment_
 def path_nodes(rows: list[PathRow]) -> tuple[Node, ...]:
     """Return the path that ends with the last row, cut where an ancestor is missing or removed; empties the list."""
     path: list[Node] = []
-    depth = -1
+    below: PathRow | None = None
     while rows:
-        # Each row is freed before the next: freeing very many at once would stop all threads for that time.
+        # Each row is freed soon after: freeing very many at once would stop all threads for that time.
         row = rows.pop()
-        if row.tombstoned or (path and row.depth != depth - 1):
+        if row.tombstoned or (below is not None and row.depth != below.depth - 1):
             break
-        if path and path[-1].parent_node_id != row.node_id:
-            raise CorruptData(f"node {path[-1].node_id!r} does not lie below its parent")
+        if below is not None and below.parent_node_id != row.node_id:
+            raise CorruptData(f"node {below.node_id!r} does not lie below its parent")
         path.append(decode_node(row))
-        depth = row.depth
+        below = row
     path.reverse()
     return tuple(path)
 
