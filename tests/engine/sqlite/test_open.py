@@ -188,6 +188,30 @@ async def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert names_in(tmp_path) == ["mounts"]
 
 
+async def test_a_hard_link(tmp_path: Path) -> None:
+    """A file with two names is refused under both: each name would have its own log, and lose the other's commits."""
+    await (await open_database(tmp_path / "x.db")).close()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "x.db").hardlink_to(tmp_path / "x.db")
+    for path in (tmp_path / "x.db", other / "x.db"):
+        with pytest.raises(ConfigError, match="2 hard links.*delete all names but one"):
+            await open_database(path)
+    (other / "x.db").unlink()
+    await (await open_database(tmp_path / "x.db")).close()
+
+
+async def test_a_file_that_is_a_mount_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that a container mounts without its directory is refused: its log would stay in the container."""
+    await (await open_database(tmp_path / "x y.db")).close()
+    escaped = str(tmp_path / "x y.db").replace(" ", r"\040")
+    (tmp_path / "mounts").write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {escaped} ext4 rw 0 0\n")
+    monkeypatch.setattr(location, "_MOUNTS", tmp_path / "mounts")
+    with pytest.raises(ConfigError, match="mounted as a single file.*mount the directory"):
+        await open_database(tmp_path / "x y.db")
+    await (await open_database(tmp_path / "z.db")).close()
+
+
 @pytest.mark.parametrize(
     ("version", "fine"), [("3.40.1", False), ("3.51.2", False), ("3.51.3", True), ("3.54.1", True)]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -34,6 +35,7 @@ def checked_path(path: str) -> str:
     try:
         file = Path(path).resolve()
         is_directory, has_parent = file.is_dir(), file.parent.is_dir()
+        links = file.stat().st_nlink if file.exists() else 1
     except (OSError, RuntimeError, UnicodeEncodeError) as error:
         # Too long, a cycle of links, an unreadable directory, half a character.
         raise ConfigError(f"invalid file name {path!r:.80}: {getattr(error, 'strerror', None) or error}") from None
@@ -41,7 +43,9 @@ def checked_path(path: str) -> str:
         raise ConfigError(f"expected a file, got the directory {path}; name a file in it")
     if not has_parent:
         raise ConfigError(f"no such directory: {file.parent}; create it first")
-    check_file_system(str(file.parent), mounts=_mounts())
+    mounts = _mounts()
+    check_file_system(str(file.parent), mounts=mounts)
+    check_only_name(str(file), links=links, mounts=mounts)
     return str(file)
 
 
@@ -55,16 +59,38 @@ def check_file_system(directory: str, *, mounts: str) -> None:
         )
 
 
+def check_only_name(file: str, *, links: int, mounts: str) -> None:
+    """Refuse a file with a second name: SQLite finds the write-ahead log by the name, so each name would have its own.
+
+    Programs that use different names do not see each other's commits, and overwrite them.
+    """
+    if links > 1:
+        raise ConfigError(
+            f"{file} has {links} hard links. Programs that open it by different names would overwrite each other's "
+            "commits; delete all names but one"
+        )
+    if any(point == file for point, _kind in _mount_points(mounts)):
+        raise ConfigError(
+            f"{file} is mounted as a single file, so its write-ahead log would be in a directory of this container "
+            "only; mount the directory that holds the file"
+        )
+
+
 def file_system_of(directory: str, *, mounts: str) -> str | None:
     """Return the type of the file system that holds the directory; None if the table does not list it."""
     found, depth = None, -1
-    for line in mounts.splitlines():
-        _device, escaped, kind, *_rest = line.split(" ")
-        point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), escaped)
+    for point, kind in _mount_points(mounts):
         # A later mount covers an earlier one on the same point, hence not ">".
         if _holds(point, directory) and len(point) >= depth:
             found, depth = kind, len(point)
     return found
+
+
+def _mount_points(mounts: str) -> Iterator[tuple[str, str]]:
+    """Yield each mount point with the type of its file system."""
+    for line in mounts.splitlines():
+        _device, escaped, kind, *_rest = line.split(" ")
+        yield _OCTAL.sub(lambda match: chr(int(match[1], 8)), escaped), kind
 
 
 def _holds(point: str, directory: str) -> bool:
