@@ -50,7 +50,7 @@ class TestQueueBegin:
         assert (claim.claimed_at_ms, claim.expires_at_ms) == (now, now + LONG)
         assert claim.batches == tuple(msgspec.structs.replace(batch, attempts=1) for batch in batches[:2])
         assert texts(await storage.queue.list_pending("s")) == ["c"]
-        assert (begun.revision, begun.recorded) == (1, False)
+        assert (begun.revision, begun.leaf_node_id, begun.recorded) == (1, "a", False)
 
     async def test_what_was_begun_is_renewed_and_committed(self, harness: Harness) -> None:
         """A renewal keeps lease and claim, a commit consumes and releases them, as after two calls."""

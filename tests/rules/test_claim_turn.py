@@ -97,8 +97,9 @@ def test_lease_and_claim_of_a_turn_run_out_together() -> None:
     """Both carry the decided fencing number and start at the time of the database."""
     decision = TurnClaim(fencing=8, seqs=[9], scope_id="scope")
     claim, lease = NewClaim(claim_id="c", token="t", ttl_ms=50), NewLease(owner=RIVAL, token="l")
-    turn = claimed_turn(SESSION, decision, lease, claim, ClaimedTurnRows(1_000, [], 4, recorded=True))
-    assert (turn.revision, turn.recorded, turn.lease.owner, turn.lease.token) == (4, True, RIVAL, "l")
+    turn = claimed_turn(SESSION, decision, lease, claim, ClaimedTurnRows(1_000, [], 4, "n4", recorded=True))
+    assert (turn.revision, turn.leaf_node_id, turn.recorded) == (4, "n4", True)
+    assert (turn.lease.owner, turn.lease.token) == (RIVAL, "l")
     assert (turn.lease.resource.id, turn.claim.session_id, turn.claim.token) == (SESSION, SESSION, "t")
     assert (turn.lease.fencing, turn.claim.lease_fencing) == (8, 8)
     assert (turn.lease.claimed_at_ms, turn.claim.claimed_at_ms) == (1_000, 1_000)

@@ -206,12 +206,14 @@ class NothingClaimed(Value, frozen=True, kw_only=True):
 class ClaimedTurn(Value, frozen=True, kw_only=True):
     """A turn that may run: the lease of its session, the claim on its input, and the state that it starts from.
 
-    ``revision`` is that of the session; ``recorded`` is true if an earlier attempt recorded effects.
+    ``revision`` and ``leaf_node_id`` are those of the session. ``recorded`` is true if an earlier attempt recorded
+    effects.
     """
 
     lease: Lease
     claim: Claim
     revision: int
+    leaf_node_id: str | None
     recorded: bool
 
 

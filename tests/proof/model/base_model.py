@@ -31,6 +31,7 @@ class SessionState:
     lease: LeaseState
     incarnation: int
     """Which of the sessions of this id it is, counted from 1."""
+    leaf_node_id: str | None = None
 
 
 class Sessions:

@@ -188,7 +188,9 @@ class Queues:
         taken = lease_model.claim(self._sessions, session_id, owner, ttl_ms, made.lease)
         assert isinstance(taken, Acquired)
         claim = self._stamp(taken.lease.fence, _group(work, 64), ttl_ms, made.claim)
-        return ClaimedTurn(lease=taken.lease, claim=claim, revision=state.revision, recorded=False)
+        return ClaimedTurn(
+            lease=taken.lease, claim=claim, revision=state.revision, leaf_node_id=state.leaf_node_id, recorded=False
+        )
 
     def claim_command(self, fence: LeaseFence, ttl_ms: int, made: Claim | None) -> ClaimOutcome:
         free = self._free(fence)

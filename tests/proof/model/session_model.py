@@ -158,6 +158,7 @@ class Histories:
         assert made is not None, "nothing is in the way of this commit"
         state.revision += 1
         history.nodes, history.leaf, history.saved = nodes, leaf, saved
+        state.leaf_node_id = leaf
         history.usage += [entry for entry in commit.usage if entry.usage != TokenUsage()]
         result = CommitResult(revision=state.revision, checkpoint_ref=saved.ref, manifest=saved.manifest)
         if commit.turn_id is not None:
@@ -209,7 +210,7 @@ class Histories:
         state = self.sessions.add(new_id, made.revision, forked=source.saved is not None)
         history = self.of(new_id)
         history.nodes = {node.node_id: Placed(node, source.nodes[node.node_id].owner) for node in source.path(start)}
-        history.leaf = start
+        history.leaf = state.leaf_node_id = start
         history.fork = ForkRelation(source_session_id=source_id, node_id=start)
         if source.saved is not None:
             history.saved = dataclasses.replace(source.saved, updated_at_ms=self.sessions.now_ms)

@@ -37,11 +37,12 @@ class TurnClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimedTurnRows(msgspec.Struct, frozen=True, array_like=True):
-    """A turn that was claimed: when, its batches in order, the session's revision, whether its scope has effects."""
+    """A turn that was claimed: when, its batches in order, the session's revision and leaf, whether its scope has effects."""
 
     now_ms: int
     batches: list[BatchRow]
     revision: int
+    leaf_node_id: str | None
     recorded: bool
 
 
@@ -88,5 +89,6 @@ def claimed_turn(
         ),
         claim=new_claim(session_id, decision.fencing, claim, ClaimedRows(written.now_ms, written.batches)),
         revision=written.revision,
+        leaf_node_id=written.leaf_node_id,
         recorded=written.recorded,
     )

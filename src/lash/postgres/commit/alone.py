@@ -20,6 +20,7 @@ class CommitAlone(NamedTuple):
     session_key: int
     assumed_revision: int
     assumed_node_count: int
+    assumed_leaf_node_id: str | None
     turn_id: str | None
     commit_hash: str | None
     result: str
@@ -97,6 +98,7 @@ def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> 
         session_key=head.session_key,
         assumed_revision=assumed.revision,
         assumed_node_count=assumed.node_count,
+        assumed_leaf_node_id=assumed.leaf_node_id,
         turn_id=commit.turn_id,
         commit_hash=prepared.commit_hash,
         result=encode(prepared.result, CommitResult, "the commit's result"),

@@ -54,6 +54,7 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     session_key: int
     assumed_revision: int
     assumed_node_count: int
+    assumed_leaf_node_id: str | None
     turn_id: str | None = None
     commit_hash: str | None = None
     result: str
@@ -131,6 +132,7 @@ def _record_of(planned: PlannedCommit, replaced: tuple[Replacement, ...] | None 
             session_key=head.session_key,
             assumed_revision=decision.assumed.revision,
             assumed_node_count=decision.assumed.node_count,
+            assumed_leaf_node_id=decision.assumed.leaf_node_id,
             turn_id=commit.turn_id,
             commit_hash=prepared.commit_hash,
             result=encode(prepared.result, CommitResult, "the commit's result"),

@@ -26,8 +26,10 @@ async def claim_behind_commands(core: Core, lease: Lease) -> ClaimedTurn | None:
         while (claim := await inbox.next()) is not None:
             command = command_of(claim.batches[0])
             if command is None:
-                revision = (await core.histories.load(core.storage, session_id)).revision
-                return ClaimedTurn(lease=lease, claim=claim, revision=revision, recorded=True)
+                head = await core.histories.load(core.storage, session_id)
+                return ClaimedTurn(
+                    lease=lease, claim=claim, revision=head.revision, leaf_node_id=head.leaf_node_id, recorded=True
+                )
             await _consume(core, lease, claim, command)
     except (LeaseLost, ClaimLost):
         core.hooks.note("lease.lost", session_id=session_id, turn_id="")

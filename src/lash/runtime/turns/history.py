@@ -170,10 +170,20 @@ class Histories:
         session_id = self._tagged.get(tag)
         return session_id if session_id in self._kept else None
 
-    async def load(self, storage: Storage, session_id: str, *, revision: int | None = None, last: int = 0) -> History:
+    async def load(
+        self,
+        storage: Storage,
+        session_id: str,
+        *,
+        revision: int | None = None,
+        leaf_node_id: str | None = None,
+        last: int = 0,
+    ) -> History:
         """Return the history as it stands: from memory if the head has not moved, else from the storage.
 
-        It holds at least the last so many messages. ``revision`` is that of the session if the caller has just read it.
+        It holds at least the last so many messages. ``revision`` and ``leaf_node_id`` are those of the session if the
+        caller has just read them. The revision alone is not enough: after a failover that lost commits, another commit
+        has the revision of a lost one.
         """
         session, kept = storage.session(session_id), self._kept.get(session_id)
         if revision == 0:
@@ -182,8 +192,8 @@ class Histories:
         if kept is not None and kept.holds(last):
             if revision is None:
                 head = await session.head()
-                revision = None if head is None else head.revision
-            if revision == kept.revision:
+                revision, leaf_node_id = (None, None) if head is None else (head.revision, head.leaf_node_id)
+            if (revision, leaf_node_id) == (kept.revision, kept.leaf_node_id):
                 self._kept.move_to_end(session_id)
                 return kept
         tail = await _read(session, last)

@@ -67,9 +67,11 @@ class Past:
         self.is_short = False
         """Whether the agent has asked for more than was loaded."""
 
-    async def load(self, revision: int | None = None) -> None:
-        """Load the history as it stands, with its last messages."""
-        load = partial(self._histories.load, self._storage, self._session_id, revision=revision)
+    async def load(self, revision: int | None = None, leaf_node_id: str | None = None) -> None:
+        """Load the history as it stands, with its last messages; of this revision and leaf if the caller has them."""
+        load = partial(
+            self._histories.load, self._storage, self._session_id, revision=revision, leaf_node_id=leaf_node_id
+        )
         self.history = await self._lease.bridge("reading the conversation", load)
 
     async def begin(self, journal: Journal, reach: Reach) -> None:

@@ -161,7 +161,7 @@ class TurnRun:
             return await self._stopped()
         head = claim.batches[0]
         self.turn_id, self.attempt = turn_id_of(head.batch_id), head.attempts
-        await self._past.load(self._claimed.revision)
+        await self._past.load(self._claimed.revision, self._claimed.leaf_node_id)
         try:
             agent = self._core.agent(self._agent_name(claim))
         except UnknownDefinition as unknown:

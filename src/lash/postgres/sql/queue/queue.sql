@@ -162,7 +162,7 @@ FROM guard;
 -- name: queue_claim_turn
 -- Gives the lease to a new holder ($4 to $7) under the fencing number $3, and puts a claim on the batches at positions
 -- $2; does all of it or nothing. The previous number must be the last one, its lease free or expired, and every batch
--- must exist. Returns the time, the batches, the revision, and whether scope $11 has effects.
+-- must exist. Returns the time, the batches, the revision and the leaf, and whether scope $11 has effects.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 lease AS (
     SELECT l.session_key
@@ -203,9 +203,10 @@ stamped AS (
     WHERE b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
 -- include: stamped
     ,
-    (SELECT s.revision FROM :"schema".lash_sessions AS s WHERE s.session_key = $1::bigint),
+    s.revision, s.leaf_node_id,
     EXISTS (SELECT 1 FROM :"schema".lash_effects AS e WHERE e.scope_id = $11::text)
-FROM guard;
+FROM guard
+JOIN :"schema".lash_sessions AS s ON s.session_key = $1::bigint;
 
 -- name: queue_extend
 -- Moves the expiry of a claim of $3 batches, never to an earlier moment, if it still holds all of them. Returns the

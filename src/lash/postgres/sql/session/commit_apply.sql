@@ -8,16 +8,16 @@ asked AS MATERIALIZED (
         (:node_ends::integer[])[c.place] AS last_node
     FROM ROWS FROM (
         json_to_recordset(:commits::json) AS (
-            session_key bigint, assumed_revision bigint, assumed_node_count bigint, turn_id text, commit_hash text,
-            result text, scope_id text, fence json, release json, config text, current_frame_id text,
+            session_key bigint, assumed_revision bigint, assumed_node_count bigint, assumed_leaf_node_id text,
+            turn_id text, commit_hash text, result text, scope_id text, fence json, release json, config text, current_frame_id text,
             checkpoint_ref text, turn_state text, plugin_snapshot_revision bigint, retention_floor bigint,
             leaf_node_id text, leaf_segment bigint, leaf_depth bigint, segment_count bigint, node_seq bigint,
             node_count bigint, first_user_message text, user_message_count bigint, segments json, refs json,
             components json, frames json, usage json, claims json, attachments json, replaced json
         )
     ) WITH ORDINALITY AS c (
-        session_key, assumed_revision, assumed_node_count, turn_id, commit_hash, result, scope_id, fence, release,
-        config, current_frame_id, checkpoint_ref, turn_state, plugin_snapshot_revision, retention_floor, leaf_node_id,
+        session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id, turn_id, commit_hash, result,
+        scope_id, fence, release, config, current_frame_id, checkpoint_ref, turn_state, plugin_snapshot_revision, retention_floor, leaf_node_id,
         leaf_segment, leaf_depth, segment_count, node_seq, node_count, first_user_message, user_message_count,
         segments, refs, components, frames, usage, claims, attachments, replaced, place
     )
@@ -48,7 +48,7 @@ claimed AS (
 -- fragment: commit_guard
 -- What must hold for every commit; further conditions may follow.
 guard AS (
-    SELECT a.session_key, a.assumed_revision, a.assumed_node_count, clock.now_ms
+    SELECT a.session_key, a.assumed_revision, a.assumed_node_count, a.assumed_leaf_node_id, clock.now_ms
     FROM asked AS a, clock
     WHERE NOT EXISTS (
             SELECT 1 FROM :"schema".lash_turns AS t
@@ -96,6 +96,7 @@ held AS (
     FROM guard
     JOIN :"schema".lash_sessions AS s ON s.session_key = guard.session_key
     WHERE s.revision = guard.assumed_revision AND s.node_count = guard.assumed_node_count
+        AND s.leaf_node_id IS NOT DISTINCT FROM guard.assumed_leaf_node_id
     ORDER BY s.session_key
     FOR NO KEY UPDATE OF s
 ),

@@ -61,7 +61,8 @@ class SQLiteClaimRows:
             take_lease(transaction, decision.fencing, request.session_id, lease.owner, claim.ttl_ms, token=lease.token)
             batches = _stamp(transaction, decision.seqs, claim, decision.fencing)
             is_recorded = recorded is not None and recorded.value
-            return decision, ClaimedTurnRows(transaction.now_ms, batches, session.revision, is_recorded)
+            head = session.revision, session.leaf_node_id
+            return decision, ClaimedTurnRows(transaction.now_ms, batches, *head, is_recorded)
 
         return await self._database.write_briefly(body)
 

@@ -1,0 +1,84 @@
+"""A server that goes back to an earlier state under open storages, as a fail-over to a standby that is behind does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+
+import lash
+from tests.factories.session import append, commit, node
+from tests.raw import raw
+
+_TABLES: Final = (
+    "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace "
+    "AND relkind = 'r' AND relname LIKE 'lash_%'"
+)
+
+
+@asynccontextmanager
+async def lost(url: str) -> AsyncIterator[None]:
+    """Undo all that is written in the context, without a trace that an open storage could notice."""
+    tables = [name for (name,) in await raw(url, _TABLES)]
+    for name in tables:
+        await raw(url, f"CREATE TABLE saved_{name} AS TABLE {name}")
+    yield
+    # Without foreign keys, whose order would matter.
+    back = ["SET LOCAL session_replication_role = replica"]
+    back += [f"DELETE FROM {name}" for name in tables]
+    back += [f"INSERT INTO {name} OVERRIDING SYSTEM VALUE SELECT * FROM saved_{name}" for name in tables]
+    await raw(url, f"DO $$ BEGIN {'; '.join(back)}; END $$")
+
+
+def make_app(url: str, name: str, seen: list[list[str]]) -> lash.App:
+    """Return an app whose agent notes the conversation that it gets."""
+    app = lash.App(url, worker=False)
+
+    @app.agent(name="agent")
+    async def agent(turn: lash.Turn) -> str:
+        seen.append([lash.text_of(message) for message in turn.messages()])
+        return f"{turn.text}, {name}"
+
+    return app
+
+
+async def test_a_worker_sees_the_conversation_that_is_stored(postgres_schema_url: str) -> None:
+    """Turns were lost and others took their revisions: a worker that had the lost ones in memory reads again."""
+    seen: list[list[str]] = []
+    one, two = (make_app(postgres_schema_url, name, seen) for name in ("one", "two"))
+
+    async def say(app: lash.App, text: str) -> None:
+        await app.session("s", "agent").send(text)
+        await app.drain()
+
+    async with one, two:
+        await say(one, "first")
+        async with lost(postgres_schema_url):
+            await say(one, "lost")
+        await say(two, "second")
+        await say(one, "third")
+        stored = [lash.text_of(message) for message in await two.session("s").messages()]
+    assert seen[-1] == ["first", "first, one", "second", "second, two", "third"]
+    assert stored == [*seen[-1], "third, one"]
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_commit_behind_a_lost_one_is_refused(postgres_schema_url: str, together: bool) -> None:  # noqa: FBT001
+    """A commit that follows a lost node writes nothing, though its revision and the number of nodes fit."""
+    attachments = ()
+    async with await lash.open(postgres_schema_url) as one, await lash.open(postgres_schema_url) as two:
+        await one.sessions.create("s")
+        if together:
+            # A commit with an attachment takes the general statement.
+            attachments = ((await one.attachments.put("s", b"x", "text/plain")).id,)
+        await one.session("s").commit(commit(0, graph=append(node("n0"))))
+        async with lost(postgres_schema_url):
+            await one.session("s").commit(commit(1, graph=append(node("lost", "n0"))))
+        await two.session("s").commit(commit(1, graph=append(node("n1", "n0"))))
+        with pytest.raises(lash.LashError, match="lost"):
+            await one.session("s").commit(commit(2, graph=append(node("n2", "lost")), attachments=attachments))
+        read = await one.session("s").load()
+    assert read is not None
+    assert [each.node_id for each in read.graph.nodes] == ["n0", "n1"]
