@@ -1,8 +1,11 @@
 """Rows that this storage has seen, so that a write needs no read before it.
 
-Every write is guarded by the values that it takes from here: a head by its revision and node count, a process by its
-number of events and its wake target. A row of the same guard values never changes. A stale row therefore costs a
-second round trip and never correctness.
+Every write is guarded by the values that it takes from here: a head by its revision, node count and leaf, a process by
+its number of events and its wake target. On one server a row of the same guard values never changes. A stale row
+therefore costs a second round trip and never correctness.
+
+A standby that takes over may have lost transactions, and gives their numbers to others. So the caches are cleared when
+a connection was closed.
 """
 
 from __future__ import annotations
@@ -66,6 +69,10 @@ class HeadCache:
         self._heads.pop(session_id, None)
         self._checkpoints.pop(session_id, None)
 
+    def clear(self) -> None:
+        self._heads.clear()
+        self._checkpoints.clear()
+
 
 class ProcessCache:
     """The rows of the most recently used processes, by process id."""
@@ -96,6 +103,9 @@ class ProcessCache:
 
     def forget(self, process_id: str) -> None:
         self._rows.pop(process_id, None)
+
+    def clear(self) -> None:
+        self._rows.clear()
 
     def append_lock(self, process_id: str) -> asyncio.Lock:
         """Return the lock that lets one append of this storage to a process run at a time.

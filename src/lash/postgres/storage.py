@@ -110,6 +110,7 @@ class PostgresStorage(BackendStorage):
 
 def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
     cache, batches, feed = ProcessCache(), ProcessBatches(database), ChangeFeed(database)
+    database.when_disconnected(cache.clear)
     return BackendRows(
         activity=PostgresActivityRows(database, feed),
         artifacts=PostgresArtifactRows(database),

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 import lash
+from tests.factories.process import event, process
 from tests.factories.session import append, commit, node
 from tests.raw import raw
 
@@ -16,6 +17,9 @@ _TABLES: Final = (
     "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace "
     "AND relkind = 'r' AND relname LIKE 'lash_%'"
 )
+_SEQUENCE: Final = "pg_get_serial_sequence('lash_processes', 'process_key')"
+_NEXT_PROCESS: Final = f"SELECT nextval({_SEQUENCE})"
+_CUT_OFF: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'one'"
 
 
 @asynccontextmanager
@@ -82,3 +86,21 @@ async def test_a_commit_behind_a_lost_one_is_refused(postgres_schema_url: str, t
         read = await one.session("s").load()
     assert read is not None
     assert [each.node_id for each in read.graph.nodes] == ["n0", "n1"]
+
+
+async def test_an_event_of_a_lost_process_reaches_no_other(postgres_schema_url: str) -> None:
+    """Another process has the number of a lost one: a storage that knew the lost one finds out that it is gone."""
+    url = f"{postgres_schema_url}&application_name=one"
+    async with await lash.open(url) as one, await lash.open(postgres_schema_url) as two:
+        ((number,),) = await raw(postgres_schema_url, _NEXT_PROCESS)
+        async with lost(postgres_schema_url):
+            await one.processes.register(process("lost"))
+            await one.events.append("lost", event(payload={"to": "lost"}, key="1"))
+        await raw(postgres_schema_url, f"SELECT setval({_SEQUENCE}, {number})")
+        await two.processes.register(process("other"))
+        await two.events.append("other", event(payload={"to": "other"}, key="1"))
+        await raw(postgres_schema_url, _CUT_OFF)
+        with pytest.raises(lash.ProcessNotFound):
+            await one.events.append("lost", event(payload={"to": "lost"}, key="2"))
+        log = await two.events.after("other")
+    assert [each.payload for each in log] == [{"to": "other"}]

@@ -136,6 +136,10 @@ class Database:
         except DRIVER_ERRORS as error:
             raise self.failure(error, FailurePhase.STATEMENT, name) from error
 
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        """Call this whenever a connection was closed: the next one may lead to another server."""
+        self._connections.when_closed.append(callback)
+
     @property
     def can_listen(self) -> bool:
         """Whether `connect_to_listen` returns a connection that receives notifications."""

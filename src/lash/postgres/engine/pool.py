@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lash.errors import ConfigError
@@ -52,7 +52,9 @@ class Connections:
         self._sets_after_connecting = False
         """Whether a pooler refused the session settings at the start, so that they follow in a statement."""
         self._opening = Opening()
-        self._pool = _make_pool(options, self._opening) if pool is None else pool
+        self.when_closed: list[Callable[[], None]] = []
+        """Called when a connection of lash's own pool was closed, by either side."""
+        self._pool = self._make_pool() if pool is None else pool
         self._returning: set[asyncio.Task[None]] = set()
         self._renew_at = self._next_renewal()
         self._kept: list[PooledConnection] = []
@@ -66,7 +68,7 @@ class Connections:
             return
         if self._pool.is_closing():
             # The driver closes a pool whose first connections failed.
-            self._pool = _make_pool(self._options, self._opening, set_after_connecting=self._sets_after_connecting)
+            self._pool = self._make_pool()
         await self._pool
 
     async def set_after_connecting(self, error: BaseException) -> bool:
@@ -81,7 +83,7 @@ class Connections:
             return False
         self._sets_after_connecting = True
         self.terminate()
-        self._pool = _make_pool(self._options, self._opening, set_after_connecting=True)
+        self._pool = self._make_pool()
         return True
 
     async def acquire(self) -> PooledConnection:
@@ -198,6 +200,15 @@ class Connections:
             with contextlib.suppress(*DRIVER_ERRORS):
                 self._pool.terminate()
 
+    def _make_pool(self) -> AnyPool:
+        return _make_pool(
+            self._options, self._opening, self._note_closed, set_after_connecting=self._sets_after_connecting
+        )
+
+    def _note_closed(self, _connection: object) -> None:
+        for callback in self.when_closed:
+            callback()
+
     def _release_kept(self, *, for_good: bool = False) -> None:
         """Return kept connections to the driver; ``for_good``: those in use will go there too."""
         if self._alarm is not None:
@@ -234,12 +245,15 @@ def check_server(*, major: int, encoding: str, address: str) -> None:
         )
 
 
-def _make_pool(options: PostgresOptions, opening: Opening, *, set_after_connecting: bool = False) -> AnyPool:
+def _make_pool(
+    options: PostgresOptions, opening: Opening, when_closed: Callable[[object], None], *, set_after_connecting: bool
+) -> AnyPool:
     name = {"application_name": options.application_name}
     settings = session_settings(options)
 
     async def prepare(connection: PlainConnection) -> None:
         keep_alive(connection, options)
+        connection.add_termination_listener(when_closed)
         if set_after_connecting:
             await _set(connection, settings, options)
 

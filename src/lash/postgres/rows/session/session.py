@@ -111,6 +111,7 @@ class PostgresSessionRows:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._heads = HeadCache()
+        database.when_disconnected(self._heads.clear)
         self._commits = PostgresCommits(database, self._heads)
 
     async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
