@@ -195,7 +195,7 @@ async def test_a_hard_link(tmp_path: Path) -> None:
     other.mkdir()
     (other / "x.db").hardlink_to(tmp_path / "x.db")
     for path in (tmp_path / "x.db", other / "x.db"):
-        with pytest.raises(ConfigError, match="2 hard links.*delete all names but one"):
+        with pytest.raises(ConfigError, match=r"2 hard links.*delete all names but one"):
             await open_database(path)
     (other / "x.db").unlink()
     await (await open_database(tmp_path / "x.db")).close()
@@ -207,7 +207,7 @@ async def test_a_file_that_is_a_mount_point(tmp_path: Path, monkeypatch: pytest.
     escaped = str(tmp_path / "x y.db").replace(" ", r"\040")
     (tmp_path / "mounts").write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {escaped} ext4 rw 0 0\n")
     monkeypatch.setattr(location, "_MOUNTS", tmp_path / "mounts")
-    with pytest.raises(ConfigError, match="mounted as a single file.*mount the directory"):
+    with pytest.raises(ConfigError, match=r"mounted as a single file.*mount the directory"):
         await open_database(tmp_path / "x y.db")
     await (await open_database(tmp_path / "z.db")).close()
 

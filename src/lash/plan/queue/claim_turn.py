@@ -37,7 +37,7 @@ class TurnClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimedTurnRows(msgspec.Struct, frozen=True, array_like=True):
-    """A turn that was claimed: when, its batches in order, the session's revision and leaf, whether its scope has effects."""
+    """A turn that was claimed: when, its batches in order, the head of its session, whether its scope has effects."""
 
     now_ms: int
     batches: list[BatchRow]
