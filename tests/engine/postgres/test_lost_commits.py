@@ -71,7 +71,7 @@ async def test_a_worker_sees_the_conversation_that_is_stored(postgres_schema_url
 @pytest.mark.parametrize("together", [False, True])
 async def test_a_commit_behind_a_lost_one_is_refused(postgres_schema_url: str, together: bool) -> None:  # noqa: FBT001
     """A commit that follows a lost node writes nothing, though its revision and the number of nodes fit."""
-    attachments = ()
+    attachments: tuple[str, ...] = ()
     async with await lash.open(postgres_schema_url) as one, await lash.open(postgres_schema_url) as two:
         await one.sessions.create("s")
         if together:
