@@ -32,7 +32,8 @@ _SETTINGS: Final = ("lock_timeout", "statement_timeout", "plan_cache_mode", "tcp
 def poolers(postgres_server: PostgresServer) -> Iterator[dict[str, PgBouncer]]:
     """A pgbouncer in each mode. In transaction mode three server connections serve all clients."""
     url = postgres_server.url
-    with PgBouncer(url, "session") as session, PgBouncer(url, "transaction", pool_size=3) as transaction:
+    # In session mode each client keeps a server connection, and two apps open up to 34.
+    with PgBouncer(url, "session", pool_size=60) as session, PgBouncer(url, "transaction", pool_size=3) as transaction:
         yield {"session": session, "transaction": transaction}
 
 
@@ -53,6 +54,12 @@ def pooled_url(request: pytest.FixtureRequest) -> str:
     """Both of them in turn."""
     url: str = request.getfixturevalue(f"{request.param}_url")
     return url
+
+
+@pytest.fixture
+def short_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait briefly for a notification that must not arrive."""
+    monkeypatch.setattr("lash.postgres.hints._PROBE_LIMIT_S", 0.5)
 
 
 def direct(url: str) -> str:
@@ -139,8 +146,9 @@ async def _has_ticked(app: lash.App) -> bool:
 
 async def test_turns_processes_schedules_and_observation(pooled_url: str, postgres_storage_url: str) -> None:
     """Everything that a worker does works through the pooler, while its clients alternate on few connections."""
-    worker = lash.App(pooled_url, options=lash.WorkerOptions(poll_s=0.2))
-    sender = lash.App(pooled_url, worker=False)
+    listen_url = direct(postgres_storage_url) if "pooler=transaction" in pooled_url else None
+    worker = lash.App(pooled_url, options=lash.WorkerOptions(poll_s=0.2), listen_url=listen_url)
+    sender = lash.App(pooled_url, worker=False, listen_url=listen_url)
     for app in (worker, sender):
         app.agent(_echo)
     job = sender.process(_job)
@@ -231,7 +239,7 @@ async def test_a_pool_of_the_caller_notifies_with_a_direct_url(transaction_url: 
     ],
 )
 async def test_a_wrong_direct_url_is_refused(
-    transaction_url: str, postgres_storage_url: str, change: dict[str, str], message: str
+    transaction_url: str, postgres_storage_url: str, change: dict[str, str], message: str, short_probe: None
 ) -> None:
     """Opening raises an error that names the option or the address, and no password."""
     parts = urlsplit(direct(postgres_storage_url))
@@ -244,7 +252,9 @@ async def test_a_wrong_direct_url_is_refused(
     assert "notthepassword" not in str(raised.value)
 
 
-async def test_a_pooler_as_direct_url_is_found_out(transaction_url: str, poolers: dict[str, PgBouncer]) -> None:
+async def test_a_pooler_as_direct_url_is_found_out(
+    transaction_url: str, poolers: dict[str, PgBouncer], short_probe: None
+) -> None:
     """A pooler in transaction mode takes LISTEN and delivers nothing; that is an error when the storage is opened."""
     with pytest.raises(lash.ConfigError, match="without a pooler in transaction mode"):
         await lash.open(transaction_url, listen_url=poolers["transaction"].through(direct(transaction_url)))
