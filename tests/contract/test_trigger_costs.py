@@ -112,7 +112,12 @@ ANALYZE lash_trigger_subscriptions, lash_trigger_occurrences, lash_trigger_deliv
 """Fills a storage with copies of its one subscription."""
 
 _NONE: Final = "NULL, 101"
+_EMPTY: Final = ", ".join([*["'{}'"] * 12, "'p'", *["'{}'"] * 10])
+"""The arrays of an emission without a match, and the projection of its processes."""
+_NO_SCHEDULE: Final = ", ".join(["NULL"] * 7)
 QUERIES: Final[dict[str, tuple[str, str, int]]] = {
+    "facts": ("emit_facts", "'occurrence77', 'type7', 'source7'", 1),
+    "emission": ("emit_apply", f"'o', 'h', 'b', 'r', 'type7', 'source8', {_EMPTY}, {_NO_SCHEDULE}", 1),
     "match": ("emit_match", "'type7', 'source7'", _MATCHES),
     "no match": ("emit_match", "'type7', 'source8'", 0),
     "one by name": ("trigger_row", "'session7', 'key1007'", 1),
