@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -94,6 +93,9 @@ async def open_storage(
 
 
 def _check_event_loop() -> None:
+    # Imported here so that `import lash` stays fast.
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
