@@ -19,6 +19,7 @@ from lash.model.session.commit import CommitBudget
 from lash.stores.storage import Storage
 from lash.transfer import export_session, import_session
 from tests.factories.session import chain, commit, created, started
+from tests.transfer.hostile import Hostile, hostile_files
 from tests.transfer.kit import comparable, exported, opened, parsed, rich_session, sealed, whole
 
 Lines = list[dict[str, Any]]
@@ -370,3 +371,30 @@ def _set_somewhere(value: Any, new: object, chance: random.Random) -> None:  # n
         _set_somewhere(value[key], new, chance)
     else:
         value[key] = new
+
+
+async def test_each_field_is_replaced_and_its_error_names_it() -> None:
+    """A file with any field replaced is imported whole, or refused with its line and field and without a trace.
+
+    Every field is replaced by some of the hostile values; `tests/proof/fuzz/test_import.py` takes all of them.
+    """
+    file = await rich_file()
+    async with opened("sqlite://") as (storage,):
+        for number, hostile in enumerate(hostile_files(file)):
+            if number % 37 == 0:
+                await require_refused_or_whole(storage, hostile, f"s{number}")
+
+
+async def require_refused_or_whole(storage: Storage, hostile: Hostile, session_id: str) -> None:
+    """Import a hostile file: an error names what was changed, and nothing is left."""
+    refused: lash.LashError | None = None
+    try:
+        await import_session(storage, io.BytesIO(hostile.content), session_id=session_id)
+    except (InvalidInput, CorruptData) as error:
+        refused = error
+    if refused is None:
+        await storage.session(session_id).load()
+        assert await storage.sessions.delete(session_id)
+    else:
+        assert hostile.is_named_by(str(refused)), (refused, hostile.number, hostile.way, hostile.value)
+        assert await storage.sessions.open(session_id) is None

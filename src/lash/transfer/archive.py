@@ -12,6 +12,7 @@ from lash.base.compression import BlobRef
 from lash.errors import CorruptData, InvalidInput
 from lash.model.attachment import StoredAttachment
 from lash.model.session.message import AttachmentRef
+from lash.transfer.check import check_line
 from lash.transfer.lines import (
     AttachmentLine,
     BatchLine,
@@ -108,6 +109,11 @@ class ArchiveReader:
             self._hash.update(raw)
         return self._number - before
 
+    @property
+    def number(self) -> int:
+        """The number of the last line that was read."""
+        return self._number
+
     def archive(self) -> Archive:
         """Return the contents of the file, once it is read to its end."""
         header = self._one(HeaderLine)
@@ -148,6 +154,7 @@ class ArchiveReader:
             return
         self._finish_bytes()
         self._check_order(line)
+        check_line(line)
         self._lines[type(line)].append(line)
         if not isinstance(line, HeaderLine | BatchLine | EndLine):
             self._content.update(raw)

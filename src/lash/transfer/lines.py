@@ -24,6 +24,7 @@ from lash.model.session.node import Node
 from lash.model.session.session import SessionConfig, SessionRelation
 from lash.model.session.usage import UsageEntry
 from lash.model.value import Count, Positive
+from lash.plan.effect.effect import first_difference
 
 FORMAT: Final = "lash.session"
 VERSION: Final = 1
@@ -194,11 +195,18 @@ def decode_line(raw: bytes) -> Line:
     try:
         line: Line = _decoder.decode(raw)
         again = encode_line(line)
-        if again != raw and _plain.decode(again) != _plain.decode(raw):
-            raise InvalidInput("there is something in it that this version does not know")
+        if again != raw:
+            _require_same(_plain.decode(raw), _plain.decode(again))
     except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError, OverflowError) as error:
         raise InvalidInput(str(error)) from None
     return line
+
+
+def _require_same(given: object, understood: object) -> None:
+    """Raise InvalidInput with the first field that this version would not write as it was given."""
+    difference = first_difference(given, understood)
+    if difference is not None:
+        raise InvalidInput(f"there is something in it that this version does not know: {difference[0]}")
 
 
 def data_line_count(byte_count: int) -> int:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 from lash.base.limits import check_identifier, check_integer
+from lash.errors import InvalidInput
 from lash.model.attachment import StoredAttachment
 from lash.model.session.message import AttachmentRef
 from lash.model.value import Count, Value
@@ -61,7 +62,12 @@ async def import_session(
         snapshot = archive.snapshot
         target = archive.header.session_id if session_id is None else session_id
         steps = Meter("step", len(snapshot.attachments) + 1, progress)
-        written = await SessionWriter(storage, target, snapshot, get).write(steps)
+        writer = SessionWriter(storage, target, snapshot, get)
+        try:
+            await asyncio.to_thread(writer.prepare)
+        except InvalidInput as error:
+            raise InvalidInput(f"line {reader.number}: the lines above are not one session: {error}") from None
+        written = await writer.write(steps)
     finally:
         reader.close()
     return Imported(

@@ -10,20 +10,19 @@ import msgspec
 
 from lash.base.compression import Compression
 from lash.base.limits import MAX_INTEGER
-from lash.errors import CommitTooLarge, InvalidInput, LashError, SessionExists, StoreUnavailable
+from lash.errors import CommitTooLarge, LashError, SessionExists, StoreUnavailable
 from lash.model.attachment import StoredAttachment
 from lash.model.session.checkpoint import CheckpointDraft
 from lash.model.session.commit import Commit, CommitBudget, ReplaceFull
 from lash.model.session.frame import AgentFrame
 from lash.model.session.message import AttachmentRef
 from lash.model.session.session import CreatedSession, SessionMeta
-from lash.plan.attachment import prepare_put
 from lash.plan.queue.queue import encode_batch
 from lash.plan.session.commit import CommitRules, prepare_commit
 from lash.plan.session.node import place_replacement
 from lash.plan.session.session import encode_meta
 from lash.stores.storage import Storage
-from lash.transfer.lines import AttachmentLine
+from lash.transfer.check import check_attachment, meta_of
 from lash.transfer.progress import Meter
 from lash.transfer.proof import nodes_in_order
 from lash.transfer.snapshot import Snapshot, draft_of, queued, take
@@ -60,7 +59,8 @@ class SessionWriter:
 
         Nothing is created before all of the snapshot was checked. Raises SessionExists if another session has the id.
         """
-        await asyncio.to_thread(self._prepare)
+        if self._commit is None:
+            await asyncio.to_thread(self.prepare)
         meta = self._meta()
         created = await self._storage.sessions.create(
             self._id, name=meta.name, model=meta.model, cwd=meta.cwd, relation=meta.relation
@@ -78,29 +78,21 @@ class SessionWriter:
             created=not is_there, revision=created.revision if head is None else head.revision, batches_added=added
         )
 
-    def _prepare(self) -> None:
-        """Check everything as the storage will."""
+    def prepare(self) -> None:
+        """Check everything as the storage will, or raise InvalidInput."""
         self._identity = self._snapshot.identity
         encode_meta(self._meta(), self._id)
         for line in self._snapshot.batches:
             encode_batch(draft_of(line, self._id))
         for attachment in self._snapshot.attachments:
-            _check_attachment(self._id, attachment)
+            check_attachment(self._id, attachment)
         self._commit = self._make_commit()
         if self._commit is not None:
             prepared = prepare_commit(self._commit, self._id, _WITHOUT_LIMITS)
             place_replacement(self._id, prepared.nodes, segment_count=0, node_seq=0)
 
     def _meta(self) -> SessionMeta:
-        line = self._snapshot.meta
-        return SessionMeta(
-            session_id=self._id,
-            name=line.name,
-            created_at_ms=line.created_at_ms,
-            model=line.model,
-            cwd=line.cwd,
-            relation=line.relation,
-        )
+        return meta_of(self._snapshot.meta, self._id)
 
     def _make_commit(self) -> Commit | None:
         head, checkpoint, blobs = self._snapshot.head, self._snapshot.checkpoint, self._snapshot.blobs
@@ -189,13 +181,3 @@ class SessionWriter:
         for line in wanted[len(there) :]:
             await self._storage.queue.enqueue(draft_of(line, self._id))
         return len(wanted) - len(there)
-
-
-def _check_attachment(session_id: str, line: AttachmentLine) -> None:
-    """Check a description as a put would, and that it is stored unchanged."""
-    ref = line.ref
-    intent = prepare_put(
-        session_id, b"", ref.media_type, owner=line.owner, width=ref.width, height=ref.height, label=ref.label
-    )
-    if msgspec.structs.replace(intent.ref, id=ref.id, byte_len=ref.byte_len) != ref:
-        raise InvalidInput(f"attachment {ref.id}: its description would be stored differently")

@@ -15,7 +15,9 @@ import lash
 from lash.model.session.session import FullGraph
 from lash.transfer import import_session
 from tests.proof.fuzz.kit import HOSTILE_JSON, anything, fuzzed, lash_only_from, loose_json, places, replaced
+from tests.transfer.hostile import hostile_files
 from tests.transfer.kit import exported, parsed, rich_session, sealed
+from tests.transfer.test_refusals import require_refused_or_whole
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +88,13 @@ def test_a_file_of_other_bytes_is_refused(data: st.DataObject, file: bytes) -> N
     above, last = file[: file.rindex(b"{")], parsed(file)[-1]
     spaced = content.startswith(above) and _one_line(content[len(above) :]) == last
     assert (imported(content) is None) == spaced
+
+
+async def test_each_field_is_replaced_by_each_hostile_value(file: bytes) -> None:
+    """A file with any field replaced is imported whole, or refused with its line and field and without a trace."""
+    async with await lash.open("sqlite://") as storage:
+        for number, hostile in enumerate(hostile_files(file)):
+            await require_refused_or_whole(storage, hostile, f"s{number}")
 
 
 def test_a_changed_line_of_any_kind_is_refused(file: bytes) -> None:
