@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import string
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -60,6 +62,10 @@ JUNK: Final = (
     *("lw1." + "A" * 100_000 + "." + "A" * 43, "A" * 1_000_000, "0" * 64, "../../etc/passwd", "' OR 1 = 1 --"),
 )
 """Texts of many shapes that are not valid keys."""
+
+
+LETTERS: Final = f"{string.ascii_letters}{string.digits}-_.=+/ \n\0é"
+"""The letters of keys, and some that are not."""
 
 
 class TestWaitKey:
@@ -151,6 +157,26 @@ class TestWaitKey:
             await _refused(storage, text)
         assert await storage.waits.get(key) == await storage.waits.open(key)
         assert len(await storage.waits.pending()) == 1
+
+    async def test_no_byte_of_a_key_can_be_altered(self, harness: Harness) -> None:
+        """Each byte replaced by each letter, removed, doubled or swapped: the same answer without a statement.
+
+        No wait is resolved by it, neither the one of the key nor another.
+        """
+        statements: list[str] = []
+        storage = await placed(await harness.open(on_statement=statements.append))
+        key = await key_of(storage)
+        for name in ("approval", "other"):
+            await storage.waits.open(await key_of(storage, name))
+        await storage.waits.open(key)
+        pending = await storage.waits.pending()
+        statements.clear()
+        altered = set(_altered(key.text)) - {key.text}
+        assert len(altered) > len(LETTERS) * len(key.text) // 2
+        assert {repr(await storage.waits.resolve(text, YES)) for text in altered} == {repr(UnknownOrRevoked())}
+        assert statements == []
+        assert await storage.waits.pending() == pending
+        assert await storage.waits.resolve(key.text, YES) == Accepted()
 
     async def test_a_tampered_key_is_unknown(self, harness: Harness) -> None:
         """A key whose fields disagree with its text is refused, whichever field it is."""
@@ -246,6 +272,16 @@ async def _refused(storage: Storage, key: WaitKey | str) -> None:
     for call in (storage.waits.open, storage.waits.wait):
         with pytest.raises(WaitUnknown):
             await call(key)
+
+
+def _altered(text: str) -> Iterator[str]:
+    """Yield every text that differs from a key in one place."""
+    for place, letter in enumerate(text):
+        yield text[:place] + text[place + 1 :]
+        yield text[:place] + letter + text[place:]
+        yield text[:place] + text[place : place + 2][::-1] + text[place + 2 :]
+        for other in LETTERS:
+            yield text[:place] + other + text[place + 1 :]
 
 
 def _tampered(part: str, text: str, other: str) -> list[str]:
