@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from tests.backends import with_parameters
@@ -162,13 +163,16 @@ async def test_a_newer_schema_is_refused(seeded: Seeded) -> None:
 
 
 async def test_damage_is_told_and_never_left_out(seeded: Seeded) -> None:
-    """An unreadable node fails the command that needs it, and `db check` names the session."""
+    """An unreadable node fails the command that needs it, and `db check` names it and what to do."""
     await raw(seeded.url, "UPDATE lash_nodes SET body = '{' WHERE node_id = 'kind'")
     shown = await asyncio.to_thread(run, "sessions", "show", "support-42", url=seeded.url)
     assert shown.returncode == 1
     checked = await asyncio.to_thread(run, "db", "check", "--json", url=seeded.url)
     assert checked.returncode == 1
-    assert '"where":"session support-42"' in checked.stdout
+    (finding,) = msgspec.json.decode(checked.stdout)["findings"]
+    assert finding["where"] == "node 'kind' of session 'support-42'"
+    assert "node 'kind'" in finding["problem"]
+    assert "restore the session from a backup" in finding["remedy"]
     assert checked.stderr == "lash: found 1 problem\n"
 
 

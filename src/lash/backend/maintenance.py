@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
+from lash.backend.damage.search import DamageSearch
 from lash.errors import LashError, MaintenanceFailed
-from lash.model.maintenance import GarbageReport, Prunable, PruneReport, StorageReport
+from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport, StorageReport
 from lash.plan.activity import KEPT_MS
 from lash.plan.maintenance import (
     BEFORE_ALL,
@@ -20,6 +21,7 @@ from lash.plan.maintenance import (
     storage_report,
 )
 from lash.stores.maintenance import MaintenanceRows
+from lash.stores.table_rows import RowStore
 
 AGED: Final = frozenset({"turns", "source_keys", "environments", "activity"})
 """The kinds whose find query takes an age; the other kinds are garbage at any age."""
@@ -47,8 +49,9 @@ DROP: Final = {
 class StorageMaintenance:
     """Maintains one storage; the contract is `lash.stores.maintenance.Maintenance`."""
 
-    def __init__(self, rows: MaintenanceRows) -> None:
+    def __init__(self, rows: MaintenanceRows, stored: RowStore) -> None:
         self._rows = rows
+        self._stored = stored
 
     async def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
         report = GarbageReport(dry_run=dry_run)
@@ -61,6 +64,9 @@ class StorageMaintenance:
         except LashError as error:
             raise MaintenanceFailed(f"collecting garbage failed: {error}", report) from error
         return report
+
+    async def find_damage(self) -> tuple[Damage, ...]:
+        return tuple([damage async for damage in DamageSearch(self._rows, self._stored).run()])
 
     async def prunable(self, *, older_than_ms: int) -> Prunable:
         return prunable(await self._rows.prunable(check_age(older_than_ms)))

@@ -107,8 +107,8 @@ class BackendStorage:
         self.schedules = Schedules(rows.schedules, hints)
         self.artifacts = Artifacts(rows.artifacts, rules.compression)
         self.attachments = Attachments(rows.attachments, rows.attachment_bytes, durability)
-        self.maintenance = StorageMaintenance(rows.maintenance)
         self.rows = MovableRows(rows.raw)
+        self.maintenance = StorageMaintenance(rows.maintenance, self.rows)
 
     def session(self, session_id: str) -> BoundSession:
         return self.sessions.handle(session_id)

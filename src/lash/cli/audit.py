@@ -1,115 +1,116 @@
-"""``lash db check``: reads everything once and reports what cannot be read. Nothing is changed."""
+"""``lash db check``: reads everything once, and reports what is damaged and what to do. Nothing is changed."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lash.cli import pages
-from lash.cli.process import process_pages
 from lash.cli.text import plural
 from lash.cli.url import is_postgres, sqlite_path
 
 if TYPE_CHECKING:
+    from lash.model.session.session import SessionSummary
     from lash.stores.storage import Storage
-    from lash.stores.trigger.schedule import ScheduleStore
-    from lash.stores.trigger.trigger import TriggerStore
 
-_PAGE: Final = 500
-"""The largest page of most lists: fewer round trips."""
+_PAGE: Final = 100
+_RESTORE: Final = "restore a backup: lash db restore"
+_SESSION: Final = "restore the session from a backup; without one, lash sessions rm removes it"
 
 
-async def file_problems(url: str) -> list[str]:
+class Finding(NamedTuple):
+    """What is damaged, what is wrong with it, and what to do."""
+
+    where: str
+    problem: str
+    remedy: str
+
+
+async def file_problems(url: str) -> list[Finding]:
     """Return the problems that SQLite finds in its file; none for PostgreSQL, which checks its own files."""
     path = None if is_postgres(url) else sqlite_path(url)
     if path is None:
         return []
     from lash.cli.backup import examine
 
-    return await examine(path)
+    return [Finding("file", problem, _RESTORE) for problem in await examine(path)]
 
 
-async def session_problems(storage: Storage, session_id: str) -> AsyncIterator[str]:
-    """Read a whole session: its graph, its checkpoint and its queue."""
+async def row_problems(storage: Storage) -> AsyncIterator[Finding]:
+    """Search all rows for damage."""
+    for damage in await storage.maintenance.find_damage():
+        yield Finding(damage.where, damage.problem, damage.remedy)
+
+
+async def session_problems(storage: Storage, summary: SessionSummary) -> AsyncIterator[Finding]:
+    """Read a whole session as a program would: its graph, its first message, its attachments and its activity."""
     from lash.errors import CorruptData, SessionDeleted
-    from lash.model.session.session import FullGraph
 
-    session = storage.session(session_id)
-    for read in (lambda: session.load(FullGraph()), session.checkpoint, lambda: storage.queue.list(session_id)):
+    session_id = summary.meta.session_id
+    for read in (_read_graph, _read_attachments, _read_activity):
         try:
-            await read()
+            await read(storage, summary)
         except CorruptData as error:
-            yield str(error)
+            yield Finding(f"session {session_id!r}", str(error), _SESSION)
         except SessionDeleted:
             # Deleted since it was listed.
             return
 
 
-async def listed_problems(storage: Storage) -> AsyncIterator[tuple[str, str]]:
-    """Read everything that belongs to no single session: processes, triggers, schedules, dead letters."""
-    async for problem in _process_problems(storage):
-        yield problem
-    async for problem in _damaged("trigger", storage.triggers):
-        yield problem
-    async for problem in _damaged("schedule", storage.schedules):
-        yield problem
-    async for problem in _dead_letter_problems(storage):
-        yield problem
-
-
-async def _process_problems(storage: Storage) -> AsyncIterator[tuple[str, str]]:
+async def _read_graph(storage: Storage, summary: SessionSummary) -> None:
     from lash.errors import CorruptData
-    from lash.model.process.process import ProcessFilter
+    from lash.model.session.session import FullGraph
+    from lash.plan.session.node import user_text
 
-    try:
-        async for record in pages.each(process_pages(storage, ProcessFilter())):
-            problem = await _log_problem(storage, record.process_id)
-            if problem is not None:
-                yield f"process {record.process_id}", problem
-    except CorruptData as error:
-        yield "processes", str(error)
-
-
-async def _log_problem(storage: Storage, process_id: str) -> str | None:
-    from lash.errors import CorruptData, NotFound
-
-    after = 0
-    try:
-        while found := await storage.events.after(process_id, after, limit=_PAGE):
-            after = found[-1].sequence
-    except CorruptData as error:
-        return str(error)
-    except NotFound:
-        # Pruned since it was listed.
-        return None
-    return None
+    session = storage.session(summary.meta.session_id)
+    read = await session.load(FullGraph())
+    await session.checkpoint()
+    said = [text for node in (() if read is None else read.graph.nodes) if (text := user_text(node)) is not None]
+    if summary.first_user_message != (said[0] if said else ""):
+        raise CorruptData("the first message that lists show is not its first")
 
 
-async def _damaged(kind: str, store: TriggerStore | ScheduleStore) -> AsyncIterator[tuple[str, str]]:
+async def _read_attachments(storage: Storage, summary: SessionSummary) -> None:
     cursor: str | None = None
     while True:
-        page = await store.list(limit=_PAGE, cursor=cursor)
-        for each in page.damaged:
-            yield f"{kind} {each}", "it cannot be read"
+        page = await storage.attachments.list(summary.meta.session_id, limit=_PAGE, cursor=cursor)
+        for entry in page.entries:
+            if entry.committed_at_ms is not None:
+                await storage.attachments.get(summary.meta.session_id, entry.ref.id)
         cursor = page.next_cursor
         if cursor is None:
             return
 
 
-async def _dead_letter_problems(storage: Storage) -> AsyncIterator[tuple[str, str]]:
-    from lash.errors import CorruptData
+async def _read_activity(storage: Storage, summary: SessionSummary) -> None:
+    from msgspec.structs import replace
 
-    try:
-        await storage.queue.dead(limit=_PAGE)
-    except CorruptData as error:
-        yield "dead letters", str(error)
+    session_id = summary.meta.session_id
+    newest = (await storage.activity.read(session_id)).newest
+    position = 0
+    while (page := await storage.activity.read(session_id, replace(newest, position=position))).activity:
+        position = page.activity[-1].position
 
 
-async def garbage_problems(storage: Storage) -> AsyncIterator[str]:
+async def garbage_problems(storage: Storage) -> AsyncIterator[Finding]:
     """Return garbage that indicates a bug; left-over environments are normal and not reported."""
     found = await storage.maintenance.collect_garbage(dry_run=True)
     if found.is_clean:
         return
     for kind, counted in (("components", found.components), ("blobs", found.blobs), ("graphs", found.graphs)):
         if counted.rows:
-            yield f"{plural(counted.rows, 'row')} of {kind} that nothing needs; lash db gc removes them"
+            yield Finding("garbage", f"{plural(counted.rows, 'row')} of {kind} that nothing needs", "lash db gc")
+
+
+async def sessions_of(storage: Storage) -> tuple[list[SessionSummary], list[Finding]]:
+    """Return the sessions, up to one that cannot be listed, and that finding."""
+    from lash.cli.session import session_pages
+    from lash.errors import CorruptData
+
+    found: list[SessionSummary] = []
+    try:
+        async for summary in pages.each(session_pages(storage)):
+            found.append(summary)  # noqa: PERF401 (those before a damaged one are kept)
+    except CorruptData as error:
+        return found, [Finding("sessions", f"{error}; those behind it were not read as sessions", _SESSION)]
+    return found, []

@@ -17,12 +17,13 @@ from lash.cli.table import Column
 from lash.cli.text import plural, size
 
 if TYPE_CHECKING:
+    from lash.cli.audit import Finding
     from lash.model.maintenance import GarbageCount, GarbageReport, NounSize
     from lash.stores.storage import Storage
 
 _REPORT_COLUMNS: Final = (Column("NOUN"), Column("ROWS", right=True), Column("BYTES", right=True))
 _GARBAGE_COLUMNS: Final = (Column("GARBAGE"), Column("ROWS", right=True), Column("BYTES", right=True))
-_FINDING_COLUMNS: Final = (Column("WHERE"), Column("PROBLEM", stretch=True))
+_FINDING_COLUMNS: Final = (Column("WHERE"), Column("PROBLEM", stretch=True), Column("WHAT TO DO", stretch=True))
 _GARBAGE: Final = ("components", "blobs", "graphs", "environments")
 
 
@@ -146,47 +147,46 @@ async def _vacuum(shell: Shell, storage: Storage, session_ids: list[str], *, dry
 
 @command("check", "lash db check", "lash db check --json", group=db)
 async def check(shell: Shell) -> None:
-    """Read everything once and report what is damaged or left over; exits with code 1 if there is a finding.
+    """Read everything once and report what is damaged, and what to do; exits with code 1 if there is a finding.
 
-    It compares the schema, reads every session, queue, process, trigger and schedule, searches for garbage, and checks
-    a SQLite file page by page. Nothing is changed.
+    It compares the schema, reads every row and every attachment, verifies hashes and counters, searches for rows that
+    are missing, contradict each other or belong to nothing, and checks a SQLite file page by page. Nothing is changed.
+    Run it while no worker runs: rows that change meanwhile may seem to contradict each other.
     """
     async with shell.storage() as storage:
         findings = [finding async for finding in _findings(shell, storage)]
-    fields = {"clean": not findings, "findings": [{"where": where, "problem": problem} for where, problem in findings]}
+    fields = {"clean": not findings, "findings": [finding._asdict() for finding in findings]}
     if shell.json:
         shell.value(fields)
     elif findings:
         shell.table(_FINDING_COLUMNS, findings, lambda finding: finding, nothing="")
     else:
-        shell.line("everything can be read, and there is no garbage")
+        shell.line("everything can be read, and nothing is missing, contradictory or left over")
     if findings:
         raise CommandFailed(exits.ERROR, f"found {plural(len(findings), 'problem')}")
 
 
-async def _findings(shell: Shell, storage: Storage) -> AsyncIterator[tuple[str, str]]:
-    from lash.cli.audit import file_problems, garbage_problems, listed_problems, session_problems
-    from lash.errors import CorruptData
+async def _findings(shell: Shell, storage: Storage) -> AsyncIterator[Finding]:
+    from lash.cli.audit import file_problems, garbage_problems, row_problems, session_problems, sessions_of
 
-    ids: list[str] = []
-    try:
-        async for summary in pages.each(session_pages(storage)):
-            ids.append(summary.meta.session_id)  # noqa: PERF401 (those before a damaged one are kept)
-    except CorruptData as error:
-        yield "sessions", f"{error}; those behind it were not read"
+    sessions, unlisted = await sessions_of(storage)
     async with busy("check the file"):
         problems = await file_problems(shell.url)
-    for problem in problems:
-        yield "file", problem
-    with shell.progress("check", len(ids)) as step:
-        for session_id in ids:
-            async for problem in session_problems(storage, session_id):
-                yield f"session {session_id}", problem
+    for finding in (*unlisted, *problems):
+        yield finding
+    async with busy("check the rows"):
+        rows = [finding async for finding in row_problems(storage)]
+    for finding in rows:
+        yield finding
+    known = {finding.problem for finding in rows}
+    with shell.progress("check", len(sessions)) as step:
+        for summary in sessions:
+            async for finding in session_problems(storage, summary):
+                if finding.problem not in known:
+                    yield finding
             step(1)
-    async for where, problem in listed_problems(storage):
-        yield where, problem
-    async for problem in garbage_problems(storage):
-        yield "garbage", problem
+    async for finding in garbage_problems(storage):
+        yield finding
 
 
 @command("backup", "lash db backup agents-backup.db", group=db)

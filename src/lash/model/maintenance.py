@@ -38,6 +38,16 @@ class GarbageReport(Value, frozen=True, kw_only=True):
         return not (self.components.rows or self.blobs.rows or self.graphs.rows)
 
 
+class Damage(Value, frozen=True, kw_only=True):
+    """Stored rows that cannot be true, which a search found. No write of lash makes such rows."""
+
+    where: str
+    """What is damaged, such as ``session 'support-42'``."""
+    problem: str
+    remedy: str
+    """What to do about it."""
+
+
 class PruneReport(Value, frozen=True, kw_only=True):
     """How many records were removed."""
 

@@ -71,6 +71,7 @@ from lash.model.lease import LeaseOwner as LeaseOwner
 from lash.model.lease import LocalProcess as LocalProcess
 from lash.model.lease import Resource as Resource
 from lash.model.lease import ResourceKind as ResourceKind
+from lash.model.maintenance import Damage as Damage
 from lash.model.maintenance import GarbageCount as GarbageCount
 from lash.model.maintenance import GarbageReport as GarbageReport
 from lash.model.maintenance import NounSize as NounSize

@@ -110,6 +110,13 @@ BEFORE_ALL: Final = GarbageRow(-1, "", 0, 0, 0)
 """The position before the first row that an audit can find."""
 
 
+class DamageRow(msgspec.Struct, frozen=True, array_like=True):
+    """A contradiction between rows: what it concerns, and what is known of it."""
+
+    subject: str
+    detail: str
+
+
 class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
     """The counts of `Prunable`, as the database returns them."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from lash.model.maintenance import GarbageReport, Prunable, PruneReport
+from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport
 
 if TYPE_CHECKING:
-    from lash.plan.maintenance import GarbageRow, PrunableRow, TableSize
+    from lash.plan.maintenance import DamageRow, GarbageRow, PrunableRow, TableSize
 
 
 class Maintenance(Protocol):
@@ -23,6 +23,15 @@ class Maintenance(Protocol):
 
         Every write removes the rows that it makes superfluous, so this is an audit that should find nothing. It reads
         every table once.
+        """
+        ...
+
+    async def find_damage(self) -> tuple[Damage, ...]:
+        """Read every row once, and return what cannot be true, each with what to do; change nothing.
+
+        It finds rows that cannot be read, that do not have their hash, that are missing, and that contradict each
+        other. At most 100 findings of each kind are returned. Bytes of attachments outside the database are not read.
+        Run it while no other program writes: rows that change meanwhile may seem to contradict each other.
         """
         ...
 
@@ -65,6 +74,10 @@ class MaintenanceRows(Protocol):
 
     async def drop(self, kind: str, found: Sequence[GarbageRow]) -> None:
         """Remove the rows in one transaction, except rows that something needs by now."""
+        ...
+
+    async def contradictions(self, query: str, limit: int) -> list[DamageRow]:
+        """Return what a query finds that searches for rows which contradict each other."""
         ...
 
     async def prunable(self, age_ms: int) -> PrunableRow: ...

@@ -22,7 +22,7 @@ from lash.model.effect import (
     ExecutionScope,
 )
 from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner
-from lash.model.maintenance import GarbageReport, Prunable, PruneReport, StorageReport
+from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport, StorageReport
 from lash.model.process.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.process.process import (
     Abandonment,
@@ -619,6 +619,13 @@ class Maintenance:
 
         Every write removes the rows that it makes superfluous, so this is an audit that should find nothing. It reads
         every table once.
+        """
+    def find_damage(self) -> tuple[Damage, ...]:
+        """Read every row once, and return what cannot be true, each with what to do; change nothing.
+
+        It finds rows that cannot be read, that do not have their hash, that are missing, and that contradict each
+        other. At most 100 findings of each kind are returned. Bytes of attachments outside the database are not read.
+        Run it while no other program writes: rows that change meanwhile may seem to contradict each other.
         """
     def prunable(self, *, older_than_ms: int) -> Prunable:
         """Count the rows that are older than this and could be pruned, here and by the other stores.

@@ -121,6 +121,7 @@ def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
     yield "attachment", lambda: storage.attachments.get("s", known.attachment)
     yield "report", storage.report
     yield "audit", lambda: storage.maintenance.collect_garbage(dry_run=True)
+    yield "damage", storage.maintenance.find_damage
 
 
 def demands(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:

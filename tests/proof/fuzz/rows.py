@@ -46,6 +46,10 @@ class Fortress(Protocol):
         """Write the value into the column and open the storage; None if the database refused the value."""
         ...
 
+    def struck(self, statement: str) -> contextlib.AbstractAsyncContextManager[Storage]:
+        """Run a statement without checks and foreign keys, and open the storage."""
+        ...
+
 
 def hostile(column: Column) -> st.SearchStrategy[object]:
     """Return values that the type of a column allows, or nearly allows."""
@@ -97,6 +101,7 @@ class SQLiteFortress:
     def __init__(self, directory: Path) -> None:
         self._pristine = directory / "pristine.db"
         self._copy = directory / "copy.db"
+        self.url = f"sqlite:///{self._copy}"
         self.known = asyncio.run(_filled(f"sqlite:///{self._pristine}"))
         connection = apsw.Connection(str(self._pristine))
         self.columns = [column for column in _sqlite_columns(connection) if column.table != _NOT_OURS]
@@ -113,6 +118,20 @@ class SQLiteFortress:
         finally:
             if storage is not None and not isinstance(storage, lash.LashError):
                 await storage.close()
+            for path in self._copy.parent.glob("copy.db*"):
+                path.unlink()
+
+    @contextlib.asynccontextmanager
+    async def struck(self, statement: str) -> AsyncIterator[Storage]:
+        shutil.copy(self._pristine, self._copy)
+        with contextlib.closing(apsw.Connection(str(self._copy))) as connection:
+            connection.pragma("foreign_keys", False)
+            connection.pragma("ignore_check_constraints", True)
+            connection.execute(statement)
+        try:
+            async with await lash.open(f"sqlite:///{self._copy}") as storage:
+                yield storage
+        finally:
             for path in self._copy.parent.glob("copy.db*"):
                 path.unlink()
 
@@ -162,6 +181,20 @@ class PostgresFortress:
         finally:
             if storage is not None and not isinstance(storage, lash.LashError):
                 await storage.close()
+            await self._run("SELECT fuzz_restore()")
+
+    @contextlib.asynccontextmanager
+    async def struck(self, statement: str) -> AsyncIterator[Storage]:
+        connection = await asyncpg.connect(self._server, server_settings={"search_path": self._schema})
+        try:
+            await connection.execute("SET session_replication_role = replica")
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+        try:
+            async with await lash.open(self._url) as storage:
+                yield storage
+        finally:
             await self._run("SELECT fuzz_restore()")
 
     async def _prepare(self) -> list[Column]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Generic, TypeVar
 
-from lash.cli.audit import garbage_problems, listed_problems, session_problems
+from lash.cli.audit import garbage_problems, row_problems, session_problems
 from lash.stores.storage import Storage
 from tests.proof.sweep.bench import Bench, Lines, SQLiteBench
 from tests.proof.sweep.case import Again, Case
@@ -111,8 +111,8 @@ def _check_learned(case: Case[G], learned: Learned[G], second: object) -> None:
 
 async def found_wrong(storage: Storage) -> list[str]:
     """Return what ``lash db check`` would find."""
-    problems = [problem async for problem in garbage_problems(storage)]
-    problems += [f"{where}: {what}" async for where, what in listed_problems(storage)]
+    findings = [finding async for finding in garbage_problems(storage)]
+    findings += [finding async for finding in row_problems(storage)]
     for summary in (await storage.sessions.list()).sessions:
-        problems += [problem async for problem in session_problems(storage, summary.meta.session_id)]
-    return problems
+        findings += [finding async for finding in session_problems(storage, summary)]
+    return [f"{finding.where}: {finding.problem}" for finding in findings]

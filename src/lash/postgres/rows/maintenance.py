@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lash.backend.maintenance import AGED, DROP, FIND
-from lash.plan.maintenance import PAGE_SIZE, GarbageRow, PrunableRow, TableSize
+from lash.plan.maintenance import PAGE_SIZE, DamageRow, GarbageRow, PrunableRow, TableSize
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.fork import reclaim_graphs
 
@@ -33,6 +33,9 @@ class PostgresMaintenanceRows:
         async with self._database.transaction() as transaction:
             await transaction.run("maintenance_hold_blobs")
             await transaction.run(DROP[kind], *columns)
+
+    async def contradictions(self, query: str, limit: int) -> list[DamageRow]:
+        return await self._database.read_all(DamageRow, query, limit)
 
     async def prunable(self, age_ms: int) -> PrunableRow:
         (row,) = await self._database.read_all(PrunableRow, "maintenance_prunable", age_ms)

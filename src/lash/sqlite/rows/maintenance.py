@@ -12,6 +12,7 @@ from lash.plan.maintenance import (
     COUNTED_ROWS,
     MEASURED_PAGES,
     PAGE_SIZE,
+    DamageRow,
     GarbageRow,
     PrunableRow,
     TableBytes,
@@ -52,6 +53,9 @@ class SQLiteMaintenanceRows:
                 transaction.run(DROP[kind], **_key(row))
 
         await self._database.write(body)
+
+    async def contradictions(self, query: str, limit: int) -> list[DamageRow]:
+        return await self._database.read_in_thread(lambda reader: reader.all(DamageRow, query, limit=limit))
 
     async def prunable(self, age_ms: int) -> PrunableRow:
         def body(reader: Reader) -> PrunableRow:

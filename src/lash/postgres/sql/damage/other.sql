@@ -1,0 +1,232 @@
+-- Contradictions between other rows, and rows whose owner is missing: a subject and a detail.
+
+-- name: damage_byte_guards
+-- Attachments without a byte guard, with one of another length, or committed while their bytes are being deleted.
+SELECT s.session_id, a.attachment_id
+FROM :"schema".lash_attachments AS a
+JOIN :"schema".lash_sessions AS s ON s.session_key = a.session_key
+LEFT JOIN :"schema".lash_attachment_fences AS f ON f.attachment_id = a.attachment_id
+WHERE f.attachment_id IS NULL OR f.byte_len <> a.byte_len
+    OR (a.committed_at_ms IS NOT NULL AND f.phase = 'deleting')
+ORDER BY s.session_id, a.attachment_id
+LIMIT $1::bigint;
+
+-- name: damage_secrets
+-- The secret of the waits, if there are waits and it is missing.
+SELECT 'waits', ''
+FROM (SELECT 1 AS one) AS single
+WHERE EXISTS (SELECT 1 FROM :"schema".lash_waits)
+    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_secrets WHERE name = 'waits')
+LIMIT $1::bigint;
+
+-- name: damage_epochs
+-- The feed of changes, if it has no epoch.
+SELECT 'feed', ''
+FROM (SELECT 1 AS one) AS single
+WHERE NOT EXISTS (SELECT 1 FROM :"schema".lash_process_change_epoch)
+LIMIT $1::bigint;
+
+-- name: damage_deliveries
+-- Occurrences whose deliveries are not numbered without a gap, or name a process that never existed.
+SELECT o.occurrence_id, CASE
+    WHEN d.strangers > 0 THEN 'a delivery names an unknown process'
+    ELSE 'a delivery is missing'
+END
+FROM :"schema".lash_trigger_occurrences AS o
+JOIN (
+    SELECT
+        e.occurrence_key, count(*) AS number, min(e.position) AS low, max(e.position) AS high,
+        count(*) FILTER (
+            WHERE e.state = 'started'
+                AND NOT EXISTS (SELECT 1 FROM :"schema".lash_processes AS p WHERE p.process_id = e.process_id)
+                AND NOT EXISTS (SELECT 1 FROM :"schema".lash_process_tombstones AS t WHERE t.process_id = e.process_id)
+        ) AS strangers
+    FROM :"schema".lash_trigger_deliveries AS e
+    GROUP BY e.occurrence_key
+) AS d ON d.occurrence_key = o.occurrence_key
+WHERE d.low <> 0 OR d.high <> d.number - 1 OR d.strangers > 0
+ORDER BY o.occurrence_id
+LIMIT $1::bigint;
+
+-- name: damage_owners
+-- Triggers and schedules of a session that does not exist.
+SELECT 'trigger ' || t.key, t.owner_session_id
+FROM :"schema".lash_trigger_subscriptions AS t
+WHERE t.owner_session_id <> ''
+    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_id = t.owner_session_id)
+UNION ALL
+SELECT 'schedule ' || d.key, d.owner_session_id
+FROM :"schema".lash_schedules AS d
+WHERE d.owner_session_id <> '' AND d.definition IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_id = d.owner_session_id)
+LIMIT $1::bigint;
+
+-- name: damage_schedules
+-- Schedules whose next tick is not after their last.
+SELECT d.key, ''
+FROM :"schema".lash_schedules AS d
+WHERE d.last_tick_ms >= d.next_tick_ms
+ORDER BY d.key
+LIMIT $1::bigint;
+
+-- name: damage_activity
+-- Sessions with activity beyond the tail.
+SELECT DISTINCT s.session_id, ''
+FROM :"schema".lash_activity AS a
+JOIN :"schema".lash_activity_tails AS t ON t.session_key = a.session_key
+JOIN :"schema".lash_sessions AS s ON s.session_key = a.session_key
+WHERE a.position > t.position OR a.written_bytes > t.written_bytes OR a.revision > s.revision
+LIMIT $1::bigint;
+
+-- name: damage_orphans
+-- Tables with rows whose owner does not exist, and how many.
+SELECT o.name, CAST(count(*) AS TEXT)
+FROM (
+    SELECT 'lash_session_leases' AS name FROM :"schema".lash_session_leases AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_inherited' AS name FROM :"schema".lash_inherited AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_frames' AS name FROM :"schema".lash_frames AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_checkpoints' AS name FROM :"schema".lash_checkpoints AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_components' AS name FROM :"schema".lash_components AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_blobs' AS name FROM :"schema".lash_blobs AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_usage' AS name FROM :"schema".lash_usage AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_usage_totals' AS name FROM :"schema".lash_usage_totals AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_turns' AS name FROM :"schema".lash_turns AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_batches' AS name FROM :"schema".lash_batches AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_source_keys' AS name FROM :"schema".lash_source_keys AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_dead_letters' AS name FROM :"schema".lash_dead_letters AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_attachments' AS name FROM :"schema".lash_attachments AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_activity_tails' AS name FROM :"schema".lash_activity_tails AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_effects' AS name FROM :"schema".lash_effects AS c
+    WHERE c.session_key IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_effect_groups' AS name FROM :"schema".lash_effect_groups AS c
+    WHERE c.session_key IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_waits' AS name FROM :"schema".lash_waits AS c
+    WHERE c.session_key IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_process_events' AS name FROM :"schema".lash_process_events AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_processes AS o WHERE o.process_key = c.process_key
+    )
+    UNION ALL
+    SELECT 'lash_wakes' AS name FROM :"schema".lash_wakes AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_processes AS o WHERE o.process_key = c.process_key
+    )
+    UNION ALL
+    SELECT 'lash_grants' AS name FROM :"schema".lash_grants AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_processes AS o WHERE o.process_key = c.process_key
+    )
+    UNION ALL
+    SELECT 'lash_process_leases' AS name FROM :"schema".lash_process_leases AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_processes AS o WHERE o.process_key = c.process_key
+    )
+    UNION ALL
+    SELECT 'lash_effects' AS name FROM :"schema".lash_effects AS c
+    WHERE c.process_key IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_processes AS o WHERE o.process_key = c.process_key
+    )
+    UNION ALL
+    SELECT 'lash_effect_groups' AS name FROM :"schema".lash_effect_groups AS c
+    WHERE c.process_key IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_processes AS o WHERE o.process_key = c.process_key
+    )
+    UNION ALL
+    SELECT 'lash_waits' AS name FROM :"schema".lash_waits AS c
+    WHERE c.process_key IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_processes AS o WHERE o.process_key = c.process_key
+    )
+    UNION ALL
+    SELECT 'lash_activity' AS name FROM :"schema".lash_activity AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_activity_tails AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
+    SELECT 'lash_trigger_deliveries' AS name FROM :"schema".lash_trigger_deliveries AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_trigger_occurrences AS o WHERE o.occurrence_key = c.occurrence_key
+    )
+    UNION ALL
+    SELECT 'lash_attachment_bytes' AS name FROM :"schema".lash_attachment_bytes AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_attachment_fences AS o WHERE o.attachment_id = c.attachment_id
+    )
+    UNION ALL
+    SELECT 'lash_nodes' AS name FROM :"schema".lash_nodes AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_segments AS o WHERE o.session_key = c.session_key AND o.segment = c.segment
+    )
+    UNION ALL
+    SELECT 'lash_inherited' AS name FROM :"schema".lash_inherited AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_segments AS o WHERE o.session_key = c.owner_key AND o.segment = c.segment
+    )
+) AS o
+GROUP BY o.name
+ORDER BY o.name
+LIMIT $1::bigint;
