@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, ParamSpec, TypeVar
 
 from lash.base.backoff import backoff, jitter
 from lash.errors import LeaseLost
@@ -19,6 +20,7 @@ from lash.model.lease import Resource
 from lash.runtime.errors import STORAGE_TROUBLE
 from lash.runtime.hooks import Hooks
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _LONGEST_PAUSE_S: Final = 1.0
@@ -107,12 +109,13 @@ class HeldLease:
         """Stop repeating calls: the worker stops, or the lease is lost."""
         self._given_up.set()
 
-    async def bridge(self, doing: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def bridge(self, doing: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the result of an idempotent call, and repeat it while the database is away.
 
         Raises the error of the last try after `left_s`, counted from the first error, and after `give_up`. Raises
         LeaseLost if the lease was released or taken by another worker; one that only expired is renewed.
         """
+        call = partial(function, *args, **kwargs)
         try:
             return await self._call(call)
         except STORAGE_TROUBLE as error:

@@ -7,7 +7,6 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
@@ -224,8 +223,8 @@ class Context(Steps):
     async def _next_signal(self, name: str, due: int | None) -> JSON:
         ordinal, event = self._run.take_ordinal(name), None
         try:
-            look = partial(self._run.storage.events.signal_at, self.process_id, name, ordinal)
-            event = await self._run.lease.bridge(f"signal {name!r}", look)
+            signal_at = self._run.storage.events.signal_at
+            event = await self._run.lease.bridge(f"signal {name!r}", signal_at, self.process_id, name, ordinal)
             if event is None and (due is None or self._run.now_ms() < due):
                 await self._run.block(due, SignalWait(name=name, ordinal=ordinal))
         finally:
@@ -304,8 +303,8 @@ class ChildHandle(Generic[R]):
 
     async def _outcome(self) -> Outcome:
         while True:
-            read = partial(self._run.storage.processes.get, self.process_id)
-            record = await self._run.lease.bridge("the end of a child", read)
+            get = self._run.storage.processes.get
+            record = await self._run.lease.bridge("the end of a child", get, self.process_id)
             if record is None:
                 raise ProcessPruned(self.process_id)
             if record.projection.outcome is not None:

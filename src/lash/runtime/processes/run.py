@@ -6,7 +6,6 @@ import asyncio
 import enum
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from lash.base.codec import content_hash
@@ -213,14 +212,14 @@ class ProcessRun:
             self.record = await self._writes.clear_wait(wait)
 
     async def wait_key(self, identity: WaitIdentity) -> WaitKey:
-        read = partial(self.storage.waits.key, ProcessScope(process_id=self.process_id), identity)
-        return await self.lease.bridge("the key of a wait", read)
+        scope = ProcessScope(process_id=self.process_id)
+        return await self.lease.bridge("the key of a wait", self.storage.waits.key, scope, identity)
 
     async def resolution(self, identity: WaitIdentity, timeout_ms: int | None) -> Resolution:
         """Return how a wait was resolved, or park until it is."""
         waits, key = self.storage.waits, await self.wait_key(identity)
         while True:
-            wait = await self.lease.bridge("opening a wait", partial(waits.open, key, timeout_ms=timeout_ms))
+            wait = await self.lease.bridge("opening a wait", waits.open, key, timeout_ms=timeout_ms)
             if wait.resolution is not None:
                 return wait.resolution
             if wait.deadline_ms is None or self.now_ms() < wait.deadline_ms:

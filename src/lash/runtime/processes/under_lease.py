@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from lash.errors import LeaseLost
@@ -30,45 +29,45 @@ class UnderLease:
 
     async def complete(self, outcome: Outcome) -> None:
         """End the process and free the lease."""
-        await self._lease.bridge("the end", partial(self._storage.process_leases.complete, self._fence, outcome))
+        await self._lease.bridge("the end", self._storage.process_leases.complete, self._fence, outcome)
 
     async def park(self, until_ms: int | None) -> None:
         """Free the lease, and park the process until a moment, or (None) until it is woken."""
         leases = self._storage.process_leases
         try:
-            park = partial(leases.park, self._fence, wake_seq=self._wake_seq, until_ms=until_ms)
-            await self._lease.bridge("parking", park)
+            wake_seq = self._wake_seq
+            await self._lease.bridge("parking", leases.park, self._fence, wake_seq=wake_seq, until_ms=until_ms)
         except LeaseLost:
             # Without a holder it was parked, by a try whose answer was lost.
-            if await self._lease.bridge("parking", partial(leases.holder, self._process_id)) is not None:
+            if await self._lease.bridge("parking", leases.holder, self._process_id) is not None:
                 raise
 
     async def release(self) -> None:
         """Free the lease; the process is ready."""
-        await self._lease.bridge("the release", partial(self._storage.process_leases.release, self._fence))
+        await self._lease.bridge("the release", self._storage.process_leases.release, self._fence)
 
     async def set_wait(self, wait: SignalWait) -> ProcessRecord:
         """Note in the log that the process waits for a signal."""
-        write = partial(self._storage.processes.set_wait, self._process_id, wait, fence=self._fence)
-        return await self._lease.bridge("the wait", write)
+        set_wait = self._storage.processes.set_wait
+        return await self._lease.bridge("the wait", set_wait, self._process_id, wait, fence=self._fence)
 
     async def clear_wait(self, wait: SignalWait) -> ProcessRecord:
         """Note in the log that the process no longer waits for a signal."""
-        write = partial(self._storage.processes.clear_wait, self._process_id, wait, fence=self._fence)
-        return await self._lease.bridge("the end of the wait", write)
+        clear_wait = self._storage.processes.clear_wait
+        return await self._lease.bridge("the end of the wait", clear_wait, self._process_id, wait, fence=self._fence)
 
     async def note_failure(self, error: BaseException, name: str) -> None:
         """Note in the log that an attempt failed, once under each name."""
         payload: JSON = {"code": error_code(error), "message": error_text(error)}
         draft = EventDraft(event_type=ATTEMPT_FAILED, payload=payload, replay_key=f"attempt:{name}")
-        append = partial(self._storage.events.append, self._process_id, draft, fence=self._fence)
-        await self._lease.bridge("the failed attempt", append)
+        append = self._storage.events.append
+        await self._lease.bridge("the failed attempt", append, self._process_id, draft, fence=self._fence)
 
     async def events(self, event_type: str, *, limit: int = _ALL) -> tuple[ProcessEvent, ...]:
         """Return the first events of a type."""
-        read = partial(self._storage.events.after, self._process_id, 0, event_type=event_type, limit=limit)
-        return await self._lease.bridge("reading the log", read)
+        after = self._storage.events.after
+        return await self._lease.bridge("reading the log", after, self._process_id, event_type=event_type, limit=limit)
 
     async def record(self) -> ProcessRecord | None:
         """Return the record as it is stored."""
-        return await self._lease.bridge("reading the process", partial(self._storage.processes.get, self._process_id))
+        return await self._lease.bridge("reading the process", self._storage.processes.get, self._process_id)

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
@@ -42,6 +41,7 @@ from lash.stores.storage import Storage
 
 __all__ = ["Journal", "StepOptions", "root_branch"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
@@ -96,8 +96,7 @@ class Journal:
         """Read the existing records."""
         after: str | None = None
         while True:
-            read = partial(self._storage.effects.list, self.scope, after=after)
-            page = await self._lease.bridge("reading the steps", read)
+            page = await self._lease.bridge("reading the steps", self._storage.effects.list, self.scope, after=after)
             self._records |= {record.replay_key: record for record in page}
             if len(page) < 1_000:  # noqa: PLR2004 (the default page of the store)
                 return
@@ -242,8 +241,10 @@ class Journal:
     ) -> object:
         effects, what = self._storage.effects, f"the result of step {envelope.replay_key!r}"
         # With a token, a repeat gets the claim of a try whose answer was lost.
-        begin = partial(effects.claim, envelope, self._owner, ttl_ms=self._ttl_ms, once=True, token=new_id())
-        decision = await self._bridge(f"the start of step {envelope.replay_key!r}", begin)
+        start, token = f"the start of step {envelope.replay_key!r}", new_id()
+        decision = await self._bridge(
+            start, effects.claim, envelope, self._owner, ttl_ms=self._ttl_ms, once=True, token=token
+        )
         if isinstance(decision, EffectReplayed):
             return self._outcome(decision.record, declared)
         if not isinstance(decision, EffectClaimed):
@@ -256,27 +257,27 @@ class Journal:
             except Exception as failure:
                 raise await self._fail_once(claim, failure) from failure
             try:
-                self._records[envelope.replay_key] = await self._bridge(what, partial(effects.finish, claim, plain))
+                self._records[envelope.replay_key] = await self._bridge(what, effects.finish, claim, plain)
             except InvalidInput as failure:
                 raise await self._fail_once(claim, failure) from failure
         return from_json(plain, declared, what)
 
     async def _fail_once(self, claim: EffectClaim, failure: Exception) -> StepFailed:
         """Record the failure of a `once` step, and return the error to raise."""
-        fail = partial(self._storage.effects.fail, claim, _as_error(failure))
-        record = await self._bridge(f"the failure of step {claim.replay_key!r}", fail)
+        what, error = f"the failure of step {claim.replay_key!r}", _as_error(failure)
+        record = await self._bridge(what, self._storage.effects.fail, claim, error)
         self._records[record.replay_key] = record
         return self._failed(record.replay_key, _as_error(failure))
 
     @contextlib.asynccontextmanager
     async def _kept(self, claim: EffectClaim) -> AsyncIterator[EffectClaim]:
         """Renew the claim on an effect for as long as it runs."""
-        once_more = partial(self._storage.effects.renew, claim, ttl_ms=self._ttl_ms)
+        what, once_more = f"the claim on step {claim.replay_key!r}", self._storage.effects.renew
 
         async def renew() -> None:
             while True:
                 await asyncio.sleep(self._ttl_ms / 3_000)
-                await self._lease.bridge(f"the claim on step {claim.replay_key!r}", once_more)
+                await self._lease.bridge(what, once_more, claim, ttl_ms=self._ttl_ms)
 
         renewing = asyncio.create_task(renew(), name="lash-effect-renewal")
         try:
@@ -306,15 +307,15 @@ class Journal:
 
     async def _record(self, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
         self.check_running()
-        write = partial(self._storage.effects.record, self.fence, envelope, outcome)
-        record = await self._bridge(f"the outcome of step {envelope.replay_key!r}", write)
+        what = f"the outcome of step {envelope.replay_key!r}"
+        record = await self._bridge(what, self._storage.effects.record, self.fence, envelope, outcome)
         self._records[envelope.replay_key] = record
         return record
 
-    async def _bridge(self, doing: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def _bridge(self, doing: str, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make an idempotent call of the storage; repeat it through an outage, and stop the run if that fails."""
         try:
-            return await self._lease.bridge(doing, call)
+            return await self._lease.bridge(doing, call, *args, **kwargs)
         except (LeaseLost, *STORAGE_TROUBLE) as lost:
             # Code that ignores the error must not write any more.
             if self._stopped is None:

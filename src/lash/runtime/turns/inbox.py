@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -61,8 +60,8 @@ class Inbox:
         if len(present) == len(claim.batches):
             return [claim]
         await self._abandon(claim)
-        claim_again = partial(self._queue.claim_batches, self._fence, present, ttl_ms=self._ttl_ms)
-        again = await self._lease.bridge("claiming the input", claim_again)
+        claim_batches, ttl_ms = self._queue.claim_batches, self._ttl_ms
+        again = await self._lease.bridge("claiming the input", claim_batches, self._fence, present, ttl_ms=ttl_ms)
         return [again] if isinstance(again, Claim) else []
 
     async def early(self) -> list[Claim]:
@@ -102,8 +101,8 @@ class Inbox:
 
     async def claim_cancel(self, turn_id: str) -> None:
         """Claim the command that cancels this turn if it comes next; otherwise it is consumed later, without effect."""
-        claim_command = partial(self._queue.claim_command, self._fence, ttl_ms=self._ttl_ms)
-        claim = await self._lease.bridge("claiming a command", claim_command)
+        claim_command = self._queue.claim_command
+        claim = await self._lease.bridge("claiming a command", claim_command, self._fence, ttl_ms=self._ttl_ms)
         if not isinstance(claim, Claim):
             return
         command = command_of(claim.batches[0])
@@ -128,16 +127,21 @@ class Inbox:
         head, *others = self.claims
         for claim in others:
             await self._abandon(claim)
-        await self._lease.bridge("the dead letter", partial(self._queue.bury, head, reason=reason, error=error))
+        await self._lease.bridge("the dead letter", self._queue.bury, head, reason=reason, error=error)
 
     async def _abandon(self, claim: Claim, *, count_attempt: bool = False) -> None:
-        abandon = partial(self._queue.abandon, claim, count_attempt=count_attempt)
-        await self._lease.bridge("giving back the input", abandon)
+        await self._lease.bridge("giving back the input", self._queue.abandon, claim, count_attempt=count_attempt)
 
     async def _claim_early(self, most: int) -> Claim | None:
         boundary = Boundary.ACTIVE_TURN_CHECKPOINT
-        claim_early = partial(self._queue.claim, self._fence, boundary=boundary, ttl_ms=self._ttl_ms, max_batches=most)
-        claim = await self._lease.bridge("claiming early input", claim_early)
+        claim = await self._lease.bridge(
+            "claiming early input",
+            self._queue.claim,
+            self._fence,
+            boundary=boundary,
+            ttl_ms=self._ttl_ms,
+            max_batches=most,
+        )
         return claim if isinstance(claim, Claim) else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
@@ -16,6 +15,7 @@ from lash.runtime.turns.history import ALL, LEAST_NODES, Histories, History
 from lash.runtime.turns.messages import check_last, last_of, read_tail
 from lash.stores.storage import Storage
 
+_READING: Final = "reading the conversation"
 _KEY: Final = "history"
 _SEEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.BEFORE_COMPLETION)
 _REMEMBERED_TURNS: Final = 100
@@ -69,10 +69,10 @@ class Past:
 
     async def load(self, revision: int | None = None, leaf_node_id: str | None = None) -> None:
         """Load the history as it stands, with its last messages; of this revision and leaf if the caller has them."""
-        load = partial(
-            self._histories.load, self._storage, self._session_id, revision=revision, leaf_node_id=leaf_node_id
+        load, storage, session_id = self._histories.load, self._storage, self._session_id
+        self.history = await self._lease.bridge(
+            _READING, load, storage, session_id, revision=revision, leaf_node_id=leaf_node_id
         )
-        self.history = await self._lease.bridge("reading the conversation", load)
 
     async def begin(self, journal: Journal, reach: Reach) -> None:
         """Show the conversation as it stands, or as an earlier attempt of the turn saw it."""
@@ -88,10 +88,10 @@ class Past:
         A later attempt must see the same one, even after other commits: a requeued dead letter runs late.
         """
         effects = self._storage.effects
-        if await self._lease.bridge("reading the steps", partial(effects.list, scope, limit=1)):
+        if await self._lease.bridge("reading the steps", effects.list, scope, limit=1):
             envelope = Envelope(scope=scope, replay_key=_KEY, command=_SEEN)
-            record = partial(effects.record, fence, envelope, {"leaf_node_id": self._leaf_node_id})
-            await self._lease.bridge("the end of the conversation", record)
+            outcome: JSON = {"leaf_node_id": self._leaf_node_id}
+            await self._lease.bridge("the end of the conversation", effects.record, fence, envelope, outcome)
 
     async def widen(self) -> None:
         """Load as many messages as the agent has asked for."""
@@ -119,15 +119,16 @@ class Past:
     async def _up_to(self, leaf_node_id: str, last: int) -> History:
         """Return the conversation up to a node; all of it if there is no such node any more."""
         session, wanted = self._storage.session(self._session_id), None if last == ALL else last
-        read = partial(read_tail, session, wanted, leaf_node_id=leaf_node_id, least_nodes=LEAST_NODES)
-        tail = await self._lease.bridge("reading the conversation", read)
+        tail = await self._lease.bridge(
+            _READING, read_tail, session, wanted, leaf_node_id=leaf_node_id, least_nodes=LEAST_NODES
+        )
         if tail is not None and not tail.is_empty:
             return await History.of(tail)
         return await self._load_last(last)
 
     async def _load_last(self, last: int) -> History:
-        load = partial(self._histories.load, self._storage, self._session_id, last=last)
-        return await self._lease.bridge("reading the conversation", load)
+        load = self._histories.load
+        return await self._lease.bridge(_READING, load, self._storage, self._session_id, last=last)
 
 
 def _leaf(outcome: JSON) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lash.errors import (
@@ -68,15 +67,14 @@ class TurnRun:
     """One turn under a lease, with the operations that the agent's `Turn` needs."""
 
     def __init__(self, core: Core, claimed: ClaimedTurn) -> None:
-        fence = claimed.lease.fence
         self._core = core
         self._storage = core.storage
-        self._fence = fence
-        self.lease = core.hold_session(fence)
-        self._inbox = Inbox(core.storage, fence, self.lease, ttl_ms=core.options.ttl_ms)
+        self._fence = claimed.lease.fence
+        self.lease = core.hold_session(self._fence)
+        self._inbox = Inbox(core.storage, self._fence, self.lease, ttl_ms=core.options.ttl_ms)
         self._input_claims = 0
         self._claimed = claimed
-        self.session_id = fence.resource.id
+        self.session_id = self._fence.resource.id
         self.turn_id = ""
         self.attempt = 0
         self._past = Past(core.storage, core.histories, self.session_id, self.lease)
@@ -126,8 +124,7 @@ class TurnRun:
     async def check_cancel(self) -> None:
         """Cancel the turn if a queued command says so; idempotent."""
         if self.turn_id and self._cancel_reason is None:
-            find = partial(self._inbox.find_cancel, self.turn_id)
-            reason = await self.lease.bridge("looking for a cancellation", find)
+            reason = await self.lease.bridge("looking for a cancellation", self._inbox.find_cancel, self.turn_id)
             if reason is not None:
                 self.cancel(reason)
 
@@ -272,9 +269,8 @@ class TurnRun:
         await self._core.activity.flush(self.session_id)
         while True:
             commit = self._draft.commit(self._past.history, agent.name, self._fence, done)
-            write = partial(self._storage.session(self.session_id).commit, commit)
             try:
-                result = await self.lease.bridge("the commit", write)
+                result = await self.lease.bridge("the commit", self._storage.session(self.session_id).commit, commit)
             except RevisionConflict:
                 await self._past.load()
                 continue
@@ -330,8 +326,8 @@ class TurnRun:
         return TurnEnd.LOST
 
     async def _release_lease(self, pause_s: float = 0) -> None:
-        release = partial(self._storage.leases.release, self._fence, pause_ms=round(pause_s * 1_000))
-        await self.lease.bridge("the release", release)
+        pause_ms = round(pause_s * 1_000)
+        await self.lease.bridge("the release", self._storage.leases.release, self._fence, pause_ms=pause_ms)
 
     # Input.
 
@@ -373,8 +369,8 @@ class TurnRun:
             if here is not None:
                 messages = input_messages(here)
             else:
-                read = partial(self._inbox.seen_before, self.session_id, batch_id)
-                messages = await self.lease.bridge("reading earlier input", read)
+                seen_before = self._inbox.seen_before
+                messages = await self.lease.bridge("reading earlier input", seen_before, self.session_id, batch_id)
             self._draft.take(messages, publish=here is not None)
             new.extend(messages)
         return new

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lash.base.replay_key import replay_key
@@ -130,8 +129,9 @@ class Turn(Steps):
         self._journal.check_running()
         owner = AttachmentOwner(kind=OwnerKind.TURN, id=self.turn_id)
         put = self._core.storage.attachments.put
-        store = partial(put, self.session_id, content, media_type, owner=owner, label=label)
-        reference = await self._run.lease.bridge("an attachment", store)
+        reference = await self._run.lease.bridge(
+            "an attachment", put, self.session_id, content, media_type, owner=owner, label=label
+        )
         self._draft.attachments.append(reference.id)
         return reference
 
@@ -143,8 +143,8 @@ class Turn(Steps):
         """Create a session that belongs to this one, or return it."""
         self._journal.check_running()
         relation = ChildRelation(parent_session_id=self.session_id, caused_by=self._cause())
-        create = partial(self._core.storage.sessions.create, session_id, relation=relation)
-        await self._run.lease.bridge("creating a session", create)
+        create = self._core.storage.sessions.create
+        await self._run.lease.bridge("creating a session", create, session_id, relation=relation)
         return SessionHandle(self._core.storage, session_id, agent=agent_name(agent))
 
     def join_early_input(self) -> Awaitable[list[Message]]:
@@ -161,8 +161,8 @@ class Turn(Steps):
     def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[Any]:
         """Record an occurrence once, and start the processes that subscribe to it."""
         key = replay_key(self.session_id, self.turn_id, self._journal.name(f"emit:{source_type}"))
-        emit = partial(self._core.emit, source_type, payload, key=key, source_key=source_key)
-        return self._run.lease.bridge("an occurrence", emit)
+        emit, bridge = self._core.emit, self._run.lease.bridge
+        return bridge("an occurrence", emit, source_type, payload, key=key, source_key=source_key)
 
     async def _start(
         self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -179,8 +179,8 @@ class Turn(Steps):
         )
         storage, bridge = self._core.storage, self._run.lease.bridge
         grant = Grant(scope=scope, process_id=registration.process_id, kind=ENGINE, label=process.name)
-        await bridge("starting a process", partial(storage.processes.register, registration))
-        await bridge("granting a process", partial(storage.grants.grant, grant))
+        await bridge("starting a process", storage.processes.register, registration)
+        await bridge("granting a process", storage.grants.grant, grant)
         return ProcessHandle(self._core.storage, registration.process_id, process)
 
     def _cause(self) -> TurnCause:
