@@ -1,10 +1,11 @@
-"""Copies of a storage on another server, and the transaction counters of servers."""
+"""Copies of a storage on another server, the transaction counters of servers, and a role with few rights."""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,6 +18,7 @@ from tests.raw import raw
 
 _ADVANCE = "DO $$ BEGIN FOR i IN 1..{count} LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
 _TABLES = "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'lash_%'"
+_ROLE = "lash_plain_role"
 _MARGIN = 2_000
 """More transactions than a test makes."""
 
@@ -74,6 +76,23 @@ async def copy_rows(source: str, target: str) -> None:
     finally:
         await here.close()
         await there.close()
+
+
+@asynccontextmanager
+async def plain_role(url: str, rights: str = "SELECT, INSERT, UPDATE, DELETE") -> AsyncIterator[str]:
+    """Give the URL of a role with these rights on the tables of a storage, and no others."""
+    await asyncio.to_thread(
+        run_sql,
+        _plain(url),
+        f"CREATE ROLE {_ROLE} LOGIN PASSWORD 'plain'",
+        f'GRANT USAGE ON SCHEMA "{_schema(url)}" TO {_ROLE}',
+        f'GRANT {rights} ON ALL TABLES IN SCHEMA "{_schema(url)}" TO {_ROLE}',
+    )
+    try:
+        parts = urlsplit(url)
+        yield parts._replace(netloc=f"{_ROLE}:plain@{parts.netloc.rpartition('@')[2]}").geturl()
+    finally:
+        await asyncio.to_thread(run_sql, _plain(url), f"DROP OWNED BY {_ROLE}", f"DROP ROLE {_ROLE}")
 
 
 async def _insert(

@@ -16,12 +16,13 @@ import pytest
 
 import lash
 from lash.model.process.process import ProcessChange
+from lash.postgres import epoch
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.stores.storage import Storage
 from lash.testing.postgres_server import PostgresServer, find_binaries
 from tests.backends import run_sql, scratch_database, with_parameters
 from tests.contract.process_state import feed
-from tests.engine.postgres.copies import advance_beyond, copy_rows, dump, next_transaction, restore
+from tests.engine.postgres.copies import advance_beyond, copy_rows, dump, next_transaction, plain_role, restore
 from tests.engine.postgres.proxy import proxy_before
 from tests.factories.process import DONE, event, process, registered
 from tests.factories.session import commit, node, started
@@ -158,13 +159,17 @@ async def test_a_logical_copy_begins_a_new_epoch(
             await require_gap_and_new_changes(storage, cursors)
 
 
-async def test_a_dump_restored_in_place_begins_a_new_epoch(source_url: str, tmp_path: Path) -> None:
+async def test_a_dump_restored_in_place_begins_a_new_epoch(
+    source_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On the same server the transaction ids are valid, but readers have seen changes that are gone."""
+    monkeypatch.setattr(epoch, "_REBASED_AT_ONCE", 1)
     await fill(source_url)
     await asyncio.to_thread(dump, source_url, tmp_path / "dump")
     late = await go_on(source_url)
     await asyncio.to_thread(restore, source_url, tmp_path / "dump", "--clean", "--if-exists")
     async with await lash.open(source_url) as storage:
+        assert await raw(source_url, "SELECT DISTINCT xid::text FROM lash_process_changes") == [("2",)]
         await require_gap_and_new_changes(storage, late)
 
 
@@ -283,7 +288,7 @@ class TestIdentity:
     async def test_an_unprivileged_role_reads_the_identifier(self, source_url: str) -> None:
         """Every role may read the identifier of the server, unless an administrator revoked that."""
         await fill(source_url)
-        async with _plain_role(source_url) as url:
+        async with plain_role(source_url) as url:
             connection = await asyncpg.connect(urlsplit(url)._replace(query="").geturl())
             try:
                 found = await connection.fetchval(f'SELECT "{_SCHEMA}".lash_system_id()')
@@ -299,23 +304,23 @@ class TestIdentity:
             await raw(url, _REVOKE)
         await advance_beyond(own_server, other_server)
         cursors = await fill(source_url)
-        async with _plain_role(source_url) as url, await lash.open(url) as storage:
+        async with plain_role(source_url) as url, await lash.open(url) as storage:
             assert await feed(storage, cursors.feed) == ([], cursors.feed)
         await asyncio.to_thread(dump, source_url, tmp_path / "dump")
         await asyncio.to_thread(restore, target_url, tmp_path / "dump")
-        async with _plain_role(target_url) as url, await lash.open(url) as storage:
+        async with plain_role(target_url) as url, await lash.open(url) as storage:
             await require_gap_and_new_changes(storage, cursors)
         # Rows that name this place, with transaction ids of another server.
         beyond = await next_transaction(target_url) + 1_000
         await raw(target_url, f"UPDATE lash_process_changes SET xid = '{beyond}'")
-        async with _plain_role(target_url) as url, await lash.open(url) as storage:
+        async with plain_role(target_url) as url, await lash.open(url) as storage:
             await require_gap_and_new_changes(storage, cursors)
 
     async def test_roles_that_see_less_do_not_begin_epochs(self, source_url: str) -> None:
         """A role that may not read the identifier, and one that may, leave each other's record alone."""
         cursors = await fill(source_url)
         await raw(source_url, _REVOKE)
-        async with _plain_role(source_url) as url:
+        async with plain_role(source_url) as url:
             for opened in (url, source_url, url):
                 async with await lash.open(opened) as storage:
                     assert await feed(storage, cursors.feed) == ([], cursors.feed)
@@ -331,7 +336,7 @@ class TestIdentity:
         cursors = await fill(source_url)
         await asyncio.to_thread(dump, source_url, tmp_path / "dump")
         await asyncio.to_thread(restore, target_url, tmp_path / "dump")
-        async with _plain_role(target_url, "SELECT") as url:
+        async with plain_role(target_url, "SELECT") as url:
             with caplog.at_level(logging.WARNING, _LOGGER):
                 await (await lash.open(url, migrate=False)).close()
         assert "could not be rebased" in caplog.text
@@ -346,21 +351,4 @@ class TestIdentity:
             await require_gap_and_new_changes(storage, cursors)
 
 
-_PLAIN: Final = "lash_plain_role"
 _REVOKE: Final = "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC"
-
-
-@asynccontextmanager
-async def _plain_role(url: str, rights: str = "SELECT, INSERT, UPDATE, DELETE") -> AsyncIterator[str]:
-    """Give the URL of a role with these rights on the tables, and no others."""
-    run_sql(
-        urlsplit(url)._replace(query="").geturl(),
-        f"CREATE ROLE {_PLAIN} LOGIN PASSWORD 'plain'",
-        f'GRANT USAGE ON SCHEMA "{_SCHEMA}" TO {_PLAIN}',
-        f'GRANT {rights} ON ALL TABLES IN SCHEMA "{_SCHEMA}" TO {_PLAIN}',
-    )
-    try:
-        parts = urlsplit(url)
-        yield parts._replace(netloc=f"{_PLAIN}:plain@{parts.netloc.rpartition('@')[2]}").geturl()
-    finally:
-        run_sql(urlsplit(url)._replace(query="").geturl(), f"DROP OWNED BY {_PLAIN}", f"DROP ROLE {_PLAIN}")

@@ -16,7 +16,8 @@ import lash
 from lash.postgres.rows.process import change
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.testing.postgres_server import PostgresServer
-from tests.backends import scratch_database
+from tests.backends import fresh_schema, run_sql, scratch_database
+from tests.engine.postgres.copies import plain_role
 from tests.factories.process import event, process
 from tests.factories.session import started
 
@@ -71,6 +72,53 @@ async def test_a_lasting_transaction_of_another_database_is_named(
         f"pid {pid}, database '{name}', user 'postgres', application 'stranger', idle in transaction" in record.message
     )
     assert f"pg_terminate_backend({pid})" in record.message
+
+
+async def test_a_role_with_few_rights_names_it_too(
+    postgres_server: PostgresServer,
+    postgres_schema_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The server hides the state of sessions of other roles, but not where they come from."""
+    monkeypatch.setattr(change, "_PATIENCE_S", 0.0)
+    await (await lash.open(postgres_schema_url)).close()
+    with scratch_database(postgres_server.url) as other:
+        async with plain_role(postgres_schema_url) as url, await lash.open(url, migrate=False) as storage:
+            with caplog.at_level(logging.WARNING, _LOGGER):
+                async with writing_elsewhere(other) as stranger:
+                    await storage.processes.register(process("p"))
+                    for _ in range(3):
+                        await storage.events.changes()
+                    pid = stranger.get_server_pid()
+    (record,) = caplog.records
+    assert f"pid {pid}, database {urlsplit(other).path.strip('/')!r}" in record.message
+    assert f"application {_STRANGER!r};" in record.message
+
+
+async def test_a_forgotten_prepared_transaction_is_named(
+    own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It belongs to no session, so it is named by its own name."""
+    monkeypatch.setattr(change, "_PATIENCE_S", 0.0)
+    await asyncio.to_thread(run_sql, own_server.url, "ALTER SYSTEM SET max_prepared_transactions = 2")
+    await asyncio.to_thread(own_server.restart)
+    with scratch_database(own_server.url) as other, fresh_schema(own_server.url) as url:
+        async with await lash.open(url) as storage:
+            connection = await asyncpg.connect(other)
+            try:
+                for statement in ("BEGIN", "CREATE TABLE mine (a int)", "PREPARE TRANSACTION 'forgotten'"):
+                    await connection.execute(statement)
+                await storage.processes.register(process("p"))
+                with caplog.at_level(logging.WARNING, _LOGGER):
+                    for _ in range(3):
+                        assert (await storage.events.changes()).changes == ()
+                await connection.execute("ROLLBACK PREPARED 'forgotten'")
+            finally:
+                await connection.close()
+            assert len((await storage.events.changes()).changes) == 1
+    (record,) = caplog.records
+    assert "prepared transaction 'forgotten', database" in record.message
 
 
 async def test_a_transaction_that_holds_nothing_back_is_not_named(
