@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from lash.backend.damage import other, process, session
@@ -16,8 +16,10 @@ from lash.stores.table_rows import Row, RowStore, RowTable
 
 LIMIT: Final = 100
 """The most findings of one kind: a storage with more is restored, not repaired."""
-_PAGE: Final = 100
-"""Rows may be large."""
+_FIRST_PAGE: Final = 8
+_LARGEST_PAGE: Final = 500
+_PAGE_BYTES: Final = 4 * 1024 * 1024
+"""Rows may be large: the size of a page follows from the one before it."""
 _LEAST: Final[dict[str, Row]] = {
     "lash_components": ("", -1),
     "lash_process_events": (0,),
@@ -116,9 +118,16 @@ class DamageSearch:
 
     async def _all(self, table: RowTable, after: Row | None = None) -> AsyncIterator[Columns]:
         """Yield the rows of a table after a key, ordered by key."""
-        while page := await self._rows.read(table, after, _PAGE):
+        size = _FIRST_PAGE
+        while page := await self._rows.read(table, after, size):
             for values in page:
                 yield dict(zip(table.columns, values, strict=True))
             after = tuple(page[-1][table.columns.index(column)] for column in table.key)
-            if len(page) < _PAGE:
+            if len(page) < size:
                 return
+            size = _next_size(page)
+
+
+def _next_size(page: Sequence[Row]) -> int:
+    size = sum(len(value) for row in page for value in row if isinstance(value, str | bytes))
+    return max(1, min(_LARGEST_PAGE, _PAGE_BYTES * len(page) // max(size, 1)))
