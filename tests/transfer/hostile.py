@@ -15,6 +15,20 @@ VALUES: Final[tuple[Any, ...]] = (
 """Values of every type, and texts that a storage, a path or a terminal might misread."""
 
 
+CONTRADICTIONS: Final = (
+    *(
+        "the data above",
+        "the header promises",
+        "header and meta",
+        "is not one of the",
+        "its ref names",
+        "one sum for each",
+    ),
+    *("named and not there", "occurs twice", "in the order of their names", "its own ancestor", "the same frame_id"),
+)
+"""What only a later line reveals, because it concerns two lines."""
+
+
 class Hostile(NamedTuple):
     """A changed file, the number of the changed line, and the path of the changed field."""
 
@@ -30,7 +44,8 @@ class Hostile(NamedTuple):
         names = [part for part in self.way if isinstance(part, str)]
         # The kind and the format are read before the rest of a line.
         is_named = any(name in rest for name in names) or names[-1] in ("kind", "format")
-        return number > self.number or (number == self.number and is_named)
+        is_contradiction = any(text in rest for text in CONTRADICTIONS)
+        return (number > self.number and is_contradiction) or (number == self.number and is_named)
 
 
 def hostile_files(file: bytes) -> Iterator[Hostile]:
