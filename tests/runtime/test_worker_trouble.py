@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +83,51 @@ async def test_a_renewal_that_hangs_costs_no_other_its_lease(backend_url: str, m
         await until(lambda: renewed["hangs"] >= 2 and renewed["lives"] >= 4)
         gate.set()
         assert await asked == "done"
+
+
+async def test_an_unexpected_error_ends_no_renewal(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A renewal that raises an error of no kind that lash knows is noted and retried; the run keeps its lease."""
+    notes = Notes()
+    app = lash.App(backend_url, options=lash.WorkerOptions(lease_ttl_s=3), hooks=[notes])
+    renewed, runs = asyncio.Event(), list[int]()
+    tries = 0
+
+    @app.agent
+    async def waiting(turn: lash.Turn) -> str:
+        runs.append(turn.attempt)
+        await renewed.wait()
+        return "done"
+
+    async with app:
+        renew = app.storage.leases.renew
+
+        async def fail(fence: LeaseFence, *, ttl_ms: int) -> Lease:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise MemoryError("made for the test")
+            lease = await renew(fence, ttl_ms=ttl_ms)
+            renewed.set()
+            return lease
+
+        monkeypatch.setattr(app.storage.leases, "renew", fail)
+        assert await app.session("s").ask("x", timeout_s=PATIENCE_S) == "done"
+    assert runs == [1]
+    assert notes.troubles == ["MemoryError: made for the test"]
+
+
+async def test_an_unexpected_error_ends_no_maintenance(backend_url: str, tmp_path: Path) -> None:
+    """A byte store that raises an error of its own is tried again in the next round, and hooks are notified."""
+
+    class Unreliable(lash.FileBytes):
+        async def sweep_stale(self) -> int:
+            raise ValueError("made for the test")
+
+    notes = Notes()
+    options = lash.WorkerOptions(maintenance_s=0.05)
+    async with lash.App(backend_url, options=options, hooks=[notes], attachment_bytes=Unreliable(tmp_path)):
+        await until(lambda: len(notes.troubles) >= 2)
+    assert set(notes.troubles) == {"ValueError: made for the test"}
 
 
 async def test_a_renewal_that_fails_is_repeated_soon(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,13 +165,16 @@ class PostgresHints:
 
     async def _send(self) -> None:
         """Send notifications until there is nothing unsent."""
-        while self._unsent is not None:
-            message, self._unsent = f"{self._name} {self._unsent.text}", None
-            # A hint that cannot be sent is lost: the other storages see the change at their next poll.
-            with contextlib.suppress(LashError):
-                await self._database.send_quietly("notify_send", self._channel, message)
-            await asyncio.sleep(_SEND_EVERY_S)
-        self._sending = None
+        try:
+            while self._unsent is not None:
+                message, self._unsent = f"{self._name} {self._unsent.text}", None
+                # A hint that cannot be sent is lost: the other storages see the change at their next poll.
+                with contextlib.suppress(LashError):
+                    await self._database.send_quietly("notify_send", self._channel, message)
+                await asyncio.sleep(_SEND_EVERY_S)
+        finally:
+            # Also after an unexpected error: the next hint starts another task.
+            self._sending = None
 
     async def _listen(self) -> None:
         """Listen for as long as the storage is open, on one connection after the other."""

@@ -148,10 +148,11 @@ class _FilePoller:
             self._timer = None
 
     def _tick(self) -> None:
-        self._poll()
         is_busy = time.monotonic() - self._changed_at < _BUSY_FOR_S
         loop = asyncio.get_running_loop()
+        # Before the poll: an unexpected error there must not end the polling.
         self._timer = loop.call_later(_POLL_BUSY_S if is_busy else _POLL_IDLE_S, self._tick)
+        self._poll()
 
     def _poll(self) -> None:
         try:

@@ -27,6 +27,7 @@ from tests.engine.postgres.kit import CREATE_FAIL, Item, Text, opened, raw_conne
 CODES = [
     ("53100", StorageFailure),
     ("25006", StorageFailure),
+    ("0A000", StorageFailure),
     ("42501", StorageFailure),
     ("58030", StorageFailure),
     ("42P01", SchemaMismatch),
@@ -43,7 +44,6 @@ CODES = [
     ("57014", StoreUnavailable),
     ("40002", StoreUnavailable),
     ("P0001", StoreError),
-    ("0A000", StoreError),
 ]
 
 

@@ -130,6 +130,29 @@ async def test_a_lost_listener_is_replaced(postgres_schema_url: str) -> None:
         assert await soon(waiting) == 1
 
 
+async def test_an_unexpected_error_ends_no_sending(postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hint whose sending raises an error of no kind that lash knows is lost; the next one is sent."""
+    url = postgres_schema_url
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    async with opened(url) as storage, overheard(url) as heard:
+        assert isinstance(storage, PostgresStorage)
+        database, failed = storage._database, asyncio.Event()
+        send = database.send_quietly
+
+        async def fail(name: str, *args: object) -> None:
+            if not failed.is_set():
+                failed.set()
+                raise MemoryError("made for the test")
+            await send(name, *args)
+
+        monkeypatch.setattr(database, "send_quietly", fail)
+        await storage.events.append("p", TICK)
+        await asyncio.wait_for(failed.wait(), 20)
+        await asyncio.sleep(0)
+        await storage.events.append("p", TICK)
+        await heard.something()
+
+
 async def test_what_was_written_while_nobody_listened_is_found(postgres_schema_url: str) -> None:
     """A new listening connection is itself a hint, because earlier ones were missed."""
     url = postgres_schema_url

@@ -145,6 +145,30 @@ async def test_own_writes_are_one_hint_each(counted: Counted) -> None:
     await asyncio.wait_for(task, 20)
 
 
+async def test_an_unexpected_error_ends_no_polling(counted: Counted, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll that raises an error of no kind that lash knows is followed by the next one."""
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: errors.append(context["exception"]))
+    listener = counted.storage.hints.listen(everything=True)
+    await listener.wait(3_600)
+    ask, failed = counted.storage._database.data_version, asyncio.Event()
+
+    def fail() -> int:
+        if not failed.is_set():
+            failed.set()
+            raise MemoryError("made for the test")
+        return ask()
+
+    waiting = asyncio.create_task(listener.wait(3_600))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(counted.storage._database, "data_version", fail)
+    await asyncio.wait_for(failed.wait(), 20)
+    async with await lash.open(url) as other:
+        await other.events.append("p", TICK)
+        await asyncio.wait_for(waiting, 20)
+    assert [str(error) for error in errors] == ["made for the test"]
+
+
 async def test_a_file_that_cannot_be_asked_is_a_hint(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failing poll wakes the listeners, whose own reads raise the error."""
 

@@ -65,6 +65,8 @@ _POOLER_REMEDY = "with a pooler in transaction mode, add pooler=transaction to t
 _Make = Callable[[str], LashError]
 _BY_CODE: Mapping[str, _Make] = {
     "22003": InvalidInput,
+    # A server in recovery refuses a statement that writes with the second code, and a BEGIN with the first.
+    "0A000": StorageFailure,
     "25006": StorageFailure,
     "3D000": ConfigError,
     "3F000": SchemaMismatch,

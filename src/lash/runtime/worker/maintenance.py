@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from lash.base.backoff import jitter
-from lash.errors import LashError, StorageClosed
+from lash.errors import StorageClosed
 from lash.model.attachment import AttachmentEntry, OwnerKind
 from lash.model.process.process import ProcessStatus
 from lash.model.queue import turn_id_of
@@ -34,7 +34,7 @@ async def maintain_regularly(core: Core) -> None:
             await maintain(core)
         except StorageClosed:
             return
-        except LashError as error:
+        except Exception as error:  # noqa: BLE001 (a byte store of the application may raise anything)
             core.hooks.note("worker.trouble", error=f"{type(error).__qualname__}: {error}")
 
 

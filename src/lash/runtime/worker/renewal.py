@@ -71,7 +71,9 @@ class LeaseRenewal:
                 await run.lease.renew()
         except LeaseLost:
             self._lose(run)
-        except (LashError, TimeoutError):
+        except Exception as error:  # noqa: BLE001 (without renewals every run of the worker would lose its lease)
+            if not isinstance(error, (LashError, TimeoutError)):
+                self._state.note_trouble(error)
             if run.lease.left_s > 0:
                 return False
             self._lose(run)
