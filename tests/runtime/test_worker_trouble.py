@@ -133,9 +133,9 @@ async def test_an_unexpected_error_ends_no_maintenance(backend_url: str, tmp_pat
 async def test_a_renewal_that_fails_is_repeated_soon(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Renewals that fail are retried at once, not a third of a lifetime later: the run keeps its lease."""
     notes = Notes()
-    app = lash.App(backend_url, options=lash.WorkerOptions(lease_ttl_s=4.5), hooks=[notes])
+    app = lash.App(backend_url, options=lash.WorkerOptions(lease_ttl_s=6), hooks=[notes])
     renewed, runs = asyncio.Event(), list[int]()
-    failures = 6
+    failures = 5
 
     @app.agent
     async def waiting(turn: lash.Turn) -> str:
