@@ -86,13 +86,13 @@ async def record_seen(storage: Storage, fence: LeaseFence) -> EffectRecord:
 
 EFFECTS: tuple[AnyCase, ...] = (
     Case(
-        method="EffectStore.begin",
+        method="EffectStore.claim",
         ground=grouped,
         call=lambda storage, _: storage.effects.claim(effect(group="g"), owner("ann"), ttl_ms=TTL),
         again=Again.REPORTED,
     ),
     Case(
-        method="EffectStore.begin",
+        method="EffectStore.claim",
         variant="once",
         ground=session,
         call=lambda storage, _: storage.effects.claim(effect(), owner("ann"), ttl_ms=TTL, once=True),

@@ -38,7 +38,7 @@ READS = {
     },
     "GrantStore": {"has", "list", "of_process"},
     "LeaseStore": {"holder"},
-    "Maintenance": {"prunable"},
+    "Maintenance": {"find_damage", "prunable"},
     "OccurrenceStore": {"deliveries", "get"},
     "ProcessLeaseStore": {"holder"},
     "ProcessStore": {"get", "list", "runnable"},
@@ -49,7 +49,7 @@ READS = {
     "SessionStore": {"list", "open"},
     "TriggerStore": {"get", "list"},
     "WaitStore": {"get", "pending"},
-    "WorkStore": {"poll"},
+    "WorkStore": {"check_schema", "poll"},
 }
 """Methods that write nothing."""
 
