@@ -220,7 +220,7 @@ class ProcessRules(ProcessLife):
             like(
                 lambda: [
                     each.wakes[number]
-                    for each in self.processes.processes.values()
+                    for each in sorted(self.processes.processes.values(), key=lambda each: each.process_id)
                     for number in sorted(each.wakes)
                     if each.wakes[number].state is WakeState.UNDELIVERABLE
                 ]
