@@ -21,6 +21,7 @@ from lash.postgres.engine.errors import (
     DRIVER_ERRORS,
     FailurePhase,
     Remedy,
+    is_read_only,
     is_unsent,
     pool_failure,
     remedy_for,
@@ -239,6 +240,9 @@ class Database:
     ) -> Exception:
         """Return lash's error for an error of the driver."""
         action = "connecting to" if phase is FailurePhase.CONNECT else f"running {name!r} on"
+        if is_read_only(error):
+            # A failover may leave the connections to the old primary open.
+            self._connections.look_elsewhere()
         closed = pool_failure(error)
         return closed or translate(error, phase, action=action, address=address or self.options.address, reads=reads)
 

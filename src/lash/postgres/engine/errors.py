@@ -58,6 +58,8 @@ _TOO_MANY_CONNECTIONS = "53300"
 _IDLE_TRANSACTION = "25P03"
 _SHUTDOWN = frozenset({"57P01", "57P02", "57P03", "57P05", _IDLE_TRANSACTION})
 _QUERY_CANCELED = "57014"
+_READ_ONLY = frozenset({"0A000", "25006"})
+"""The codes for a BEGIN and for a statement on a server that takes no writes."""
 _POOLER_SIGNS = frozenset({"26000", "42P05", "08P01"})
 """Errors about prepared statements, which a pooler in transaction mode loses."""
 _POOLER_REMEDY = "with a pooler in transaction mode, add pooler=transaction to the URL"
@@ -65,9 +67,6 @@ _POOLER_REMEDY = "with a pooler in transaction mode, add pooler=transaction to t
 _Make = Callable[[str], LashError]
 _BY_CODE: Mapping[str, _Make] = {
     "22003": InvalidInput,
-    # A server in recovery refuses a statement that writes with the second code, and a BEGIN with the first.
-    "0A000": StorageFailure,
-    "25006": StorageFailure,
     "3D000": ConfigError,
     "3F000": SchemaMismatch,
     "42501": StorageFailure,
@@ -105,6 +104,11 @@ def is_connection_loss(error: BaseException) -> bool:
     # The driver also reports a connection that dies during a call as an internal error.
     broken = isinstance(error, (OSError, asyncpg.InternalClientError)) or _says_closed(error)
     return broken or code.startswith("08") or code in _SHUTDOWN
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Return whether the server takes no writes: a standby, or a primary that was demoted."""
+    return sqlstate_of(error) in _READ_ONLY
 
 
 def is_unsent(error: BaseException) -> bool:
@@ -155,6 +159,8 @@ def translate(
         return ConfigError(f"{text}; {_POOLER_REMEDY}")
     if code in {_LOCK_TIMEOUT, _QUERY_CANCELED} or isinstance(error, asyncpg.InvalidCachedStatementError):
         return StoreUnavailable(text)
+    if code in _READ_ONLY:
+        return StorageFailure(f"{text}; if it is a standby, name all servers and add target_session_attrs=read-write")
     make: _Make = _BY_CODE.get(code) or _BY_CLASS.get(code[:2]) or StoreError
     return make(text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections.abc import Callable, Coroutine
@@ -35,6 +36,8 @@ _CLOSE_LIMIT_S: Final = 10.0
 """How long closing waits for calls in flight before it closes their connections."""
 _KEEP_S: Final = 1.0
 """How often kept connections go back to the driver, which closes connections that were idle for too long."""
+_LOOK_EVERY_S: Final = 1.0
+"""How often all connections are replaced while no server takes writes."""
 
 _SET: Final = "SELECT set_config(s.name, s.value, false) FROM unnest($1::text[], $2::text[]) AS s (name, value)"
 
@@ -57,6 +60,7 @@ class Connections:
         self._pool = self._make_pool() if pool is None else pool
         self._returning: set[asyncio.Task[None]] = set()
         self._renew_at = self._next_renewal()
+        self._look_again_at = 0.0
         self._kept: list[PooledConnection] = []
         self._may_be_kept: set[PooledConnection] = set()
         self._alarm: asyncio.TimerHandle | None = None
@@ -102,6 +106,12 @@ class Connections:
         if self._owned:
             self._may_be_kept.add(connection)
         return connection
+
+    def look_elsewhere(self) -> None:
+        """Replace each connection at its next use: their server takes no writes any more, and another one may."""
+        if self._owned and time.monotonic() >= self._look_again_at:
+            self._renew_at = time.monotonic()
+            self._look_again_at = self._renew_at + _LOOK_EVERY_S
 
     def take_idle(self) -> PooledConnection | None:
         """Return a kept connection that is still open; None if there is none."""
@@ -220,9 +230,11 @@ class Connections:
             self.return_later(self.release(self._kept.pop()))
 
     def _needs_renewal(self) -> bool:
-        return self._owned and self._options.lifetime_s > 0 and time.monotonic() >= self._renew_at
+        return self._owned and time.monotonic() >= self._renew_at
 
     def _next_renewal(self) -> float:
+        if not self._options.lifetime_s:
+            return math.inf
         # Random, so that the workers of one deployment do not all reconnect at once.
         return time.monotonic() + self._options.lifetime_s * random.uniform(0.9, 1.0)  # noqa: S311 (no secret)
 

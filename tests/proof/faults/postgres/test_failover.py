@@ -71,6 +71,43 @@ async def test_acknowledged_writes_are_on_the_new_primary(pair: tuple[PostgresSe
         assert own == [f"{name} {number}" for number in range(len(own))]
 
 
+async def test_a_primary_that_takes_no_writes_is_left(pair: tuple[PostgresServer, StandbyServer]) -> None:
+    """The primary is demoted and keeps its connections, as some services do: writes go on at the new primary."""
+    primary, standby = pair
+    async with await lash.open(f"{both_hosts(primary, standby)}&schema=public") as storage:
+        await storage.sessions.create("before")
+        await raw(f"{primary.url}?schema=public", "ALTER SYSTEM SET default_transaction_read_only = on")
+        await raw(f"{primary.url}?schema=public", "SELECT pg_reload_conf()")
+        await _until_found(
+            f"{primary.url}?schema=public", "SELECT 1 WHERE current_setting('transaction_read_only')::bool"
+        )
+        with pytest.raises(lash.StorageFailure, match="target_session_attrs=read-write"):
+            await _write_until_refused(storage)
+        await asyncio.to_thread(standby.promote)
+        await _written_at_last(storage, "after", tries=200)
+    found = await raw(f"{standby.url}?schema=public", "SELECT session_id FROM lash_sessions")
+    assert ("after",) in found
+
+
+async def _write_until_refused(storage: lash.Storage) -> None:
+    """Write until the open connection has the new setting too, which takes a moment."""
+    for number in range(1_000):
+        await storage.sessions.create(f"not yet {number}")
+
+
+async def _written_at_last(storage: lash.Storage, session_id: str, *, tries: int) -> None:
+    """Create a session with so many tries at most."""
+    for left in reversed(range(tries)):
+        try:
+            await storage.sessions.create(session_id)
+        except (StoreUnavailable, lash.StorageFailure):
+            if not left:
+                raise
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
 async def test_cursors_survive_a_failover(pair: tuple[PostgresServer, StandbyServer]) -> None:
     """On the promoted standby a cursor continues without a gap, and sees each later change once."""
     primary, standby = pair
