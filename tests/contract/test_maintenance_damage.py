@@ -14,7 +14,7 @@ from tests.raw import raw
 
 on_files = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
-_KEPT = {"lash_migrations", "lash_session_ids", "lash_secrets"}
+_KEPT = {"lash_migrations", "lash_process_change_epoch", "lash_session_ids", "lash_secrets"}
 _TABLES = {
     "sqlite": r"SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'lash\_%' ESCAPE '\'",
     "postgres": r"SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename LIKE 'lash\_%'",
@@ -144,7 +144,7 @@ async def _is_gone(_entry: object) -> bool:
 
 @on_files
 async def test_a_storage_without_sessions_is_empty(backend_url: str, backend_name: str) -> None:
-    """After the deletion of every session and maintenance only tombstones, migrations and secrets remain."""
+    """After the deletion of every session and maintenance only tombstones, migrations, secrets and the epoch of the feed remain."""
     async with await lash.open(backend_url) as storage:
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("c", after="b"), turn_id="t", checkpoint=draft(1, {"k": b"v"}), usage=()))
