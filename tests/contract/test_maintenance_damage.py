@@ -144,7 +144,7 @@ async def _is_gone(_entry: object) -> bool:
 
 @on_files
 async def test_a_storage_without_sessions_is_empty(backend_url: str, backend_name: str) -> None:
-    """After the deletion of every session and maintenance only tombstones, migrations, secrets and the epoch of the feed remain."""
+    """After the deletion of every session and maintenance only what concerns the whole storage remains."""
     async with await lash.open(backend_url) as storage:
         session = await started(storage, "s", "a", "b")
         await session.commit(commit(1, *chain("c", after="b"), turn_id="t", checkpoint=draft(1, {"k": b"v"}), usage=()))
