@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _PAGE: Final = 100
 _RESTORE: Final = "restore a backup: lash db restore"
 _SESSION: Final = "restore the session from a backup; without one, lash sessions rm removes it"
+_ATTACHMENTS: Final = (
+    "nothing, if the application stores them elsewhere (FileBytes, S3Bytes): this command cannot read them there; "
+    "else restore the session from a backup"
+)
 
 
 class Finding(NamedTuple):
@@ -51,7 +55,8 @@ async def session_problems(storage: Storage, summary: SessionSummary) -> AsyncIt
         try:
             await read(storage, summary)
         except CorruptData as error:
-            yield Finding(f"session {session_id!r}", str(error), _SESSION)
+            remedy = _ATTACHMENTS if read is _read_attachments else _SESSION
+            yield Finding(f"session {session_id!r}", str(error), remedy)
         except SessionDeleted:
             # Deleted since it was listed.
             return
