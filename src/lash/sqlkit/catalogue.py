@@ -139,7 +139,7 @@ def _column_differences(table: str, needed: Table, found: Table) -> Iterator[str
         if other is None:
             yield f"column {table}.{name} is missing"
             continue
-        if _one_spaced(column.type).lower() != _one_spaced(other.type).lower():
+        if _plain(column.type).lower() != _plain(other.type).lower():
             yield f"column {table}.{name} has type {other.type or 'none'}, expected {column.type}"
         if column.not_null != other.not_null:
             yield f"column {table}.{name} must {'refuse' if column.not_null else 'accept'} NULL"
@@ -177,8 +177,8 @@ def _foreign_key_text(key: ForeignKey) -> str:
 
 
 def _bare(predicate: str) -> str:
-    """Remove spacing and outer parentheses, which databases add when they print an expression."""
-    text = _one_spaced(predicate)
+    """Remove spacing, quotes and outer parentheses, which databases add when they print an expression."""
+    text = _plain(predicate)
     while _wrapped(text):
         text = text[1:-1].strip()
     return text
@@ -195,8 +195,9 @@ def _wrapped(text: str) -> bool:
     return False
 
 
-def _one_spaced(text: str) -> str:
-    return " ".join(text.split())
+def _plain(text: str) -> str:
+    """Remove spacing, and the quotes that a server with ``quote_all_identifiers`` prints."""
+    return " ".join(text.replace('"', "").split())
 
 
 def _split(names: str) -> tuple[str, ...]:

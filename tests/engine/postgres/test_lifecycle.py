@@ -6,14 +6,17 @@ import asyncio
 import os
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
+import lash
 from lash.errors import ConfigError, StorageClosed, StorageFailure, StoreUnavailable
 from lash.postgres.engine.database import Database
 from lash.postgres.engine.options import PostgresOptions
 from lash.testing.postgres_server import PostgresServer
+from tests.backends import run_sql, scratch_database
 from tests.engine.postgres.kit import RUNNING, Item, opened, queries_for, raw_connection, until_count, with_items
 
 SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'PgSleep'"
@@ -246,7 +249,9 @@ def test_without_the_driver_the_error_says_what_to_install() -> None:
     """A missing extra is a mistake of configuration, not an ImportError."""
     program = """
 import sys
+from urllib.parse import urlsplit
 sys.modules["asyncpg"] = None
+import lash
 from lash.errors import ConfigError
 try:
     import lash.postgres.engine.database
@@ -259,3 +264,13 @@ except ConfigError as error:
 def test_importing_lash_does_not_import_the_driver() -> None:
     """Importing lash does not import asyncpg, so SQLite alone needs no driver."""
     assert run_python("import sys, lash, lash.postgres; print('asyncpg' in sys.modules)") == "False"
+
+
+async def test_a_server_that_quotes_every_name_is_accepted(postgres_server: PostgresServer) -> None:
+    """How the server prints the predicates of indexes does not matter to the check of the tables."""
+    with scratch_database(postgres_server.url) as url:
+        name = urlsplit(url).path.removeprefix("/")
+        run_sql(url, f'ALTER DATABASE "{name}" SET quote_all_identifiers = on')
+        for _ in range(2):
+            async with await lash.open(url) as storage:
+                assert await storage.sessions.open("s") is None

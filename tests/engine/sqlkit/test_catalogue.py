@@ -180,7 +180,9 @@ def test_another_predicate_is_another_index() -> None:
     )
 
 
-@pytest.mark.parametrize("predicate", ["(note IS NOT NULL)", "note  IS\n NOT NULL", "((note IS NOT NULL))"])
+@pytest.mark.parametrize(
+    "predicate", ["(note IS NOT NULL)", "note  IS\n NOT NULL", "((note IS NOT NULL))", '("note" IS NOT NULL)']
+)
 def test_how_a_database_prints_a_predicate_does_not_matter(predicate: str) -> None:
     """Spacing and enclosing parentheses carry no meaning."""
     unique = frozenset({UniqueKey(columns=("id",)), UniqueKey(columns=("note",), predicate=predicate)})
