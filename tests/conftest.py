@@ -24,6 +24,7 @@ from tests.backends import (
     fresh_schema,
     migrate,
 )
+from tests.proof.selection import is_left_to_proof
 from tests.s3_server import S3Server
 
 # Before a test imports them, so that a failing assertion in a helper shows its values.
@@ -127,6 +128,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Counter(config.stash[_TALLY]), "lash-backend-counter")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen: list[str] = config.getoption("backend")
     kept: list[pytest.Item] = []
@@ -135,6 +137,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         backend = _backend_of(item)
         if backend is not None:
             item.user_properties.append((_PROPERTY, backend))
+        if is_left_to_proof(item.nodeid, backend):
+            item.add_marker(pytest.mark.proof)
         (left_out if chosen and backend not in (None, *chosen) else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -31,10 +31,9 @@ async def harness(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave costs, other byte stores and SQLite in memory to ``make proof``; expect the listed differences to fail.
+    """Leave costs and other byte stores to ``make proof``; expect the listed differences to fail.
 
-    SQLite in memory is the engine of files without the file. The list of differences stays closed because they must
-    fail.
+    The list of differences stays closed because they must fail.
     """
     for item in items:
         if not item.path.is_relative_to(_HERE):
@@ -44,7 +43,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         callspec = getattr(item, "callspec", None)
         if callspec is None or callspec.params.get("backend_name") != "memory":
             continue
-        item.add_marker(pytest.mark.proof)
         reason = CONTRACT_DIFFERENCES.get(item.nodeid.partition("::")[2].partition("[")[0])
         if reason is not None:
             item.add_marker(pytest.mark.xfail(reason=reason, raises=NotShared, strict=True))

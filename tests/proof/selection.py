@@ -1,7 +1,9 @@
-"""Which tests below this directory ``make test`` runs, which ``make proof`` runs, and which both run."""
+"""Which tests ``make test`` runs, which ``make proof`` runs, and which both run."""
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -23,6 +25,71 @@ SAMPLED: Final = (
     "contention/test_contention.py",
 )
 """Run by both: ``make test`` runs a short form, ``make proof`` a long one, as an environment variable says."""
+
+LONG: Final = (
+    "tests/benchmarks/test_kit.py::test_sides_take_turns",
+    "tests/cli/test_errors.py::test_a_mistake_is_one_line_and_a_code",
+    "tests/cli/test_errors.py::test_no_password_is_ever_printed",
+    "tests/cli/test_progress.py",
+    "tests/cli/test_terminal.py",
+    "tests/cli/test_transfer.py",
+    "tests/contract/test_fork_model.py",
+    "tests/engine/bytestore/test_s3.py::test_a_server_killed_half_way_loses_nothing",
+    "tests/engine/postgres/test_activity.py::test_a_crash_of_the_server_is_a_gap_not_a_mix_up",
+    "tests/engine/postgres/test_commit_group.py::test_a_commit_reads_few_rows_however_many_sessions_there_are",
+    "tests/engine/postgres/test_hints.py::test_idle_waiters_cost_less_than_two_round_trips_a_second",
+    "tests/engine/postgres/test_server.py",
+    "tests/engine/test_cancelled_opening.py",
+    "tests/proof/concurrency/test_dead_letter_kills.py",
+    "tests/proof/concurrency/test_effects.py",
+    "tests/proof/concurrency/test_forks.py",
+    "tests/proof/concurrency/test_parking.py",
+    "tests/proof/concurrency/test_wait_processes.py",
+    "tests/proof/contention/test_frozen.py",
+    "tests/proof/contention/test_stopped.py",
+    "tests/proof/faults/postgres/test_failover.py",
+    "tests/proof/model",
+    "tests/proof/security/test_secrets.py",
+    "tests/repository/test_facade.py::test_mypy_knows_the_names",
+    "tests/repository/test_own_tree.py",
+    "tests/repository/test_planted.py",
+    "tests/runtime/test_demo.py",
+    "tests/runtime/test_history.py::test_sizes_are_close_to_the_memory_that_is_used",
+    "tests/runtime/test_namespaces.py",
+    "tests/runtime/test_process_random.py",
+    "tests/runtime/test_worker_cost.py",
+    "tests/runtime/test_worker_process.py",
+    "tests/runtime/test_worker_trouble.py",
+    "tests/transfer/test_kills.py",
+    "tests/transfer/test_move.py::test_a_killed_move_is_gone_on_with",
+)
+"""Tests that take seconds each. ``make test`` runs the ones named in docs/guarantees.md, ``make proof`` the others.
+
+The rules of ``test_own_tree.py`` are those of ``make check``.
+"""
+_GUARANTEES: Final = DIRECTORY.parents[1] / "docs" / "guarantees.md"
+_ABOVE_THE_STORAGE: Final = "tests/cli/"
+
+
+def is_left_to_proof(nodeid: str, backend: str | None) -> bool:
+    """Return whether only ``make proof`` runs a test, although no guarantee needs less.
+
+    These are the long ones, the command on PostgreSQL, and SQLite in memory, which is the engine of files without the
+    file. A test that a guarantee names stays in ``make test``, on both databases.
+    """
+    if backend == "memory":
+        return True
+    name = nodeid.partition("[")[0]
+    file, *_, function = name.split("::")
+    if f"{file}::{function}" in _guaranteed():
+        return False
+    is_command = backend == "postgres" and name.startswith(_ABOVE_THE_STORAGE)
+    return is_command or any(name == each or name.startswith((f"{each}::", f"{each}/")) for each in LONG)
+
+
+@lru_cache(maxsize=1)
+def _guaranteed() -> frozenset[str]:
+    return frozenset(re.findall(r"`(tests/[\w/]+\.py::\w+)`", _GUARANTEES.read_text(encoding="utf-8")))
 
 
 def mark_of(path: Path) -> Literal["proof", "sampled"] | None:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.proof.selection import DIRECTORY, IN_TEST, SAMPLED, mark_of
+from tests.proof.selection import DIRECTORY, IN_TEST, LONG, SAMPLED, is_left_to_proof, mark_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,6 +19,20 @@ def test_make_test_runs_every_guarantee() -> None:
 def test_the_selection_names_what_exists() -> None:
     """A renamed file would silently move to ``make proof``."""
     assert [name for name in (*IN_TEST, *SAMPLED) if not (DIRECTORY / name).exists()] == []
+    for name in LONG:
+        file, _, function = name.partition("::")
+        assert (ROOT / file).exists()
+        assert not function or f"def {function}(" in (ROOT / file).read_text(encoding="utf-8")
+
+
+def test_a_long_test_that_a_guarantee_names_stays() -> None:
+    """Both databases keep it; SQLite in memory does not, nor the rest of its file."""
+    kept = "tests/cli/test_unicode.py::test_json_is_valid_in_every_encoding"
+    assert not is_left_to_proof(f"{kept}[postgres]", "postgres")
+    assert not is_left_to_proof(f"{kept}[sqlite]", "sqlite")
+    assert is_left_to_proof("tests/cli/test_output.py::test_lists_say_when_there_is_more[postgres]", "postgres")
+    assert is_left_to_proof("tests/runtime/test_demo.py::test_every_claim_is_true[sqlite]", "sqlite")
+    assert is_left_to_proof("tests/contract/test_lease.py::TestLease::test_anything[memory]", "memory")
 
 
 def test_the_two_commands_leave_nothing_out() -> None:

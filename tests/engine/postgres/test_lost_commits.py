@@ -19,7 +19,8 @@ _TABLES: Final = (
 )
 _SEQUENCE: Final = "pg_get_serial_sequence('lash_processes', 'process_key')"
 _NEXT_PROCESS: Final = f"SELECT nextval({_SEQUENCE})"
-_CUT_OFF: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'one'"
+# It waits for their end: a connection that is still open would take one more statement.
+_CUT_OFF: Final = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'one'"
 
 
 @asynccontextmanager
