@@ -100,7 +100,8 @@ def test_a_forked_child_is_another_process() -> None:
 
 def test_a_child_does_not_outlive_its_parent_in_its_place(directory: Path) -> None:
     """The lock of a killed parent is free although a child that it forked still runs."""
-    forks = WAITS.replace("print(", "m = own_mark(); import os; pid = os.fork(); pid and print(")
+    # The child prints, so that it has left the lock by then.
+    forks = WAITS.replace("print(own_mark()", "import os; mark = own_mark(); pid = os.fork(); pid or print(mark")
     with present(directory, forks) as (process, mark):
         process.kill()
         process.wait()

@@ -21,6 +21,7 @@ def test_the_selection_names_what_exists() -> None:
     assert [name for name in (*IN_TEST, *SAMPLED) if not (DIRECTORY / name).exists()] == []
     for name in LONG:
         file, _, function = name.partition("::")
+        function = function.rpartition("::")[2]
         assert (ROOT / file).exists()
         assert not function or f"def {function}(" in (ROOT / file).read_text(encoding="utf-8")
 

@@ -45,7 +45,9 @@ def _open_once(url: str, barrier: Barrier) -> None:
 
 async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str) -> None:
     """Sixteen processes open a new storage at the same moment; all succeed; each migration counts once."""
-    context = multiprocessing.get_context("spawn")
+    # Forked from one process that has imported lash: sixteen imports at the same moment take seconds.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["lash", "lash.sqlite.storage", "lash.postgres.storage"])
     barrier = context.Barrier(_OPENERS)
     processes = [context.Process(target=_open_once, args=(backend_url, barrier)) for _ in range(_OPENERS)]
     for process in processes:
