@@ -37,8 +37,11 @@ WITHOUT_POSTGRES = "def test_nothing() -> None:\n    pass\n"
 def project(tmp_path: Path) -> Path:
     tests = tmp_path / "tests"
     tests.mkdir()
-    for name in ("conftest.py", "backends.py", "s3_server.py"):
+    (tests / "proof").mkdir()
+    for name in ("conftest.py", "backends.py", "s3_server.py", "proof/selection.py"):
         shutil.copy(TESTS_FOLDER / name, tests / name)
+    (tests.parent / "docs").mkdir()
+    shutil.copy(TESTS_FOLDER.parent / "docs/guarantees.md", tests.parent / "docs")
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\ntestpaths = tests\npythonpath = .\naddopts = --import-mode=importlib\n"
     )
