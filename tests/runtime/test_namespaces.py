@@ -24,6 +24,8 @@ pytestmark = [
 
 OUTER_PROC = ("unshare", "--pid", "--fork", "--kill-child")
 OWN_PROC = (*OUTER_PROC, "--mount-proc")
+# nsenter would continue in the root directory, where Python finds no tests.
+HERE = f"--wd={Path(__file__).parents[2]}"
 OTHER_TIME = ("unshare", "--time", "--boottime", "100000", "--fork", "--kill-child")
 
 
@@ -90,7 +92,7 @@ def test_a_holder_that_sees_the_proc_of_another_namespace_is_not_displaced(url: 
     twin = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with holding(url, "--pid", str(twin.pid), within=OUTER_PROC) as holder:
         (inside,) = children(holder.pid)
-        enter = ("nsenter", "--target", str(inside), "--pid")
+        enter = ("nsenter", "--target", str(inside), "--pid", HERE)
         needs(*enter)
         assert take(url, within=enter) == "busy"
         twin.kill()
@@ -127,7 +129,7 @@ def test_a_dead_neighbour_in_a_container_is_replaced_at_once(url: str) -> None:
     waits = [*OWN_PROC, sys.executable, "-c", "print('up', flush=True); input()"]
     with started(waits, "up") as container:
         (inside,) = children(container.pid)
-        enter = ("nsenter", "--target", str(inside), "--pid", "--mount")
+        enter = ("nsenter", "--target", str(inside), "--pid", "--mount", HERE)
         needs(*enter)
         with holding(url, within=enter) as holder:
             assert take(url, within=enter) == "busy"
@@ -174,7 +176,7 @@ def test_a_container_that_restarts_in_the_same_namespaces_is_recognised_at_once(
     waits = [*OWN_PROC, sys.executable, "-c", "print('up', flush=True); input()"]
     with started(waits, "up") as container:
         (inside,) = children(container.pid)
-        enter = ("nsenter", "--target", str(inside), "--pid", "--mount")
+        enter = ("nsenter", "--target", str(inside), "--pid", "--mount", HERE)
         needs(*enter)
         with holding(url, "--pid", "500", within=enter) as holder:
             (starter,) = children(holder.pid)
