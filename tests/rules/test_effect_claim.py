@@ -202,7 +202,7 @@ def test_what_stands_in_the_way_of_recording() -> None:
     with pytest.raises(EffectMismatch):
         explain_record(OTHER, FENCE, facts(COMPLETED))
     for row in (LIVE, RELEASED):
-        with pytest.raises(Conflict, match="under a claim"):
+        with pytest.raises(Conflict, match="has a claim"):
             explain_record(ENCODED, FENCE, facts(row))
     with pytest.raises(CorruptData, match="no lease row"):
         explain_record(ENCODED, FENCE, facts(None, None))

@@ -390,8 +390,8 @@ class EffectStore:
         """Record the outcome of an effect that ran under an exclusive lease: one write, without a claim before it.
 
         The fence must be live and belong to the envelope's session or process, else LeaseLost. Idempotent: if an equal
-        effect was recorded before, that record is returned and nothing is written. An effect that was claimed under a
-        claim raises Conflict. The due time of a sleep is counted by the clock of the storage.
+        effect was recorded before, that record is returned and nothing is written. An effect that has a claim
+        raises Conflict. The due time of a sleep is counted by the clock of the storage.
         """
     def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
         """Extend a claim, expired or not, never shorten it; raise EffectLeaseLost if it was taken over or finished."""

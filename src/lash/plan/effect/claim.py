@@ -156,9 +156,7 @@ def explain_record(encoded: EncodedEffect, fence: LeaseFence, facts: EffectFacts
         return None
     require_same(encoded, facts.row)
     if facts.row.status is EffectStatus.IN_PROGRESS:
-        raise Conflict(
-            f"effect {encoded.replay_key!r} of {encoded.scope_id} was claimed under a claim; finish it under that claim"
-        )
+        raise Conflict(f"effect {encoded.replay_key!r} of {encoded.scope_id} has a claim; finish it under that claim")
     return decode_record(facts.row, encoded.envelope.scope)
 
 
