@@ -55,7 +55,7 @@ def check_version(raw: bytes) -> None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         probe = _Probe()
     if probe.format != FORMAT:
-        raise InvalidInput("expected an exported session: write one with lash export")
+        raise InvalidInput("expected an exported session: write one with lash sessions export")
     if probe.version != VERSION:
         raise InvalidInput(f"the file has version {probe.version!r:.80}; this lash reads version {VERSION}")
 
