@@ -348,7 +348,7 @@ class ProcessRun:
         """Note a failed attempt; try again later, or end the process if it was the last."""
         self._core.hooks.failed(error)
         if await self._core.is_outdated(error):
-            await self.storage.process_leases.release(self.fence)
+            await self._writes.release()
             return RunEnd.RELEASED
         retry, stuck = self.definition.retry, isinstance(error, _FIXABLE)
         name = f"{_STUCK}{content_hash(error_text(error).encode())[:32]}" if stuck else str(self.fence.fencing)

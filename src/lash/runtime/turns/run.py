@@ -272,7 +272,7 @@ class TurnRun:
             try:
                 result = await self.lease.bridge("the commit", self._storage.session(self.session_id).commit, commit)
             except RevisionConflict:
-                await self._past.load()
+                await self.lease.bridge("reading the session", self._past.load)
                 continue
             self._core.histories.advance(self.session_id, commit, result)
             return TurnEnd.COMMITTED
@@ -282,7 +282,7 @@ class TurnRun:
         self._core.hooks.failed(error)
         if await self._core.is_outdated(error):
             return await self._give_back(TurnEnd.RELEASED, count_attempt=False)
-        await self._past.remember(self._scope(), self._fence)
+        await self.lease.bridge("the end of the history", self._past.remember, self._scope(), self._fence)
         hopeless = isinstance(error, InvalidInput) or self._require_journal().is_recorded(error)
         # An unavailable or full database is not the fault of the message: such attempts do not count.
         counts = not isinstance(error, STORAGE_TROUBLE)
