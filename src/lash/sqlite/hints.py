@@ -148,11 +148,13 @@ class _FilePoller:
             self._timer = None
 
     def _tick(self) -> None:
-        is_busy = time.monotonic() - self._changed_at < _BUSY_FOR_S
-        loop = asyncio.get_running_loop()
-        # Before the poll: an unexpected error there must not end the polling.
-        self._timer = loop.call_later(_POLL_BUSY_S if is_busy else _POLL_IDLE_S, self._tick)
-        self._poll()
+        try:
+            self._poll()
+        finally:
+            # Even after an unexpected error: it must not end the polling.
+            is_busy = time.monotonic() - self._changed_at < _BUSY_FOR_S
+            pause_s = _POLL_BUSY_S if is_busy else _POLL_IDLE_S
+            self._timer = asyncio.get_running_loop().call_later(pause_s, self._tick)
 
     def _poll(self) -> None:
         try:
