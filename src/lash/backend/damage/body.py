@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from lash.backend.damage import other, process, session
+from lash.backend.damage import other, process, remedy, session
 from lash.backend.damage.row import Columns
 
-_SESSION: Final = "restore the session from a backup; without one, lash sessions rm removes it"
-_QUEUE: Final = "restore a backup; without one, send the message again under a new key"
-_PROCESS: Final = "restore a backup; without one, let the process end and prune it"
-_TRIGGER: Final = "register it again, or delete it"
 _PUT: Final = "put the same bytes again, or restore a backup"
 
 
@@ -24,19 +20,19 @@ class Body(NamedTuple):
 
 
 BODIES: Final[Mapping[str, Body]] = {
-    "lash_sessions": Body("session {session_id!r}", session.check_session, _SESSION),
-    "lash_session_leases": Body("lease of session {session}", other.check_lease, _SESSION),
-    "lash_nodes": Body("node {node_id!r} of session {session}", session.check_node, _SESSION),
-    "lash_frames": Body("frame {frame_id!r} of session {session}", session.check_frame, _SESSION),
-    "lash_blobs": Body("bytes {hash} of session {session}", session.check_blob, _SESSION),
+    "lash_sessions": Body("session {session_id!r}", session.check_session, remedy.SESSION),
+    "lash_session_leases": Body("lease of session {session}", other.check_lease, remedy.SESSION),
+    "lash_nodes": Body("node {node_id!r} of session {session}", session.check_node, remedy.SESSION),
+    "lash_frames": Body("frame {frame_id!r} of session {session}", session.check_frame, remedy.SESSION),
+    "lash_blobs": Body("bytes {hash} of session {session}", session.check_blob, remedy.SESSION),
     "lash_turns": Body(
         "turn {turn_id!r} of session {session}",
         session.check_turn,
         "lash db prune --only turns removes old records of turns; the conversation is whole",
     ),
-    "lash_batches": Body("batch {batch_id!r}", session.check_batch, _QUEUE),
-    "lash_dead_letters": Body("dead letter {batch_id!r}", session.check_dead_letter, _QUEUE),
-    "lash_source_keys": Body("source key {source_key!r}", session.check_source_key, _QUEUE),
+    "lash_batches": Body("batch {batch_id!r}", session.check_batch, remedy.QUEUE),
+    "lash_dead_letters": Body("dead letter {batch_id!r}", session.check_dead_letter, remedy.QUEUE),
+    "lash_source_keys": Body("source key {source_key!r}", session.check_source_key, remedy.QUEUE),
     "lash_attachments": Body("attachment {attachment_id!r}", other.check_attachment, _PUT),
     "lash_attachment_fences": Body("byte guard {attachment_id!r}", other.check_byte_guard, _PUT),
     "lash_attachment_bytes": Body("bytes of attachment {attachment_id!r}", session.check_attachment_bytes, _PUT),
@@ -44,25 +40,19 @@ BODIES: Final[Mapping[str, Body]] = {
     "lash_process_changes": Body(
         "change {seq} of process {process_id!r}",
         process.check_change,
-        "let readers of the feed start again without a cursor; the log of the process is whole",
+        remedy.FEED,
     ),
-    "lash_process_leases": Body("lease of process number {process_key}", other.check_lease, _PROCESS),
+    "lash_process_leases": Body("lease of process number {process_key}", other.check_lease, remedy.PROCESS),
     "lash_effects": Body(
         "effect {replay_key!r} of {scope_id}",
         process.check_effect,
-        "retire the scope with storage.effects.retire: its steps run again",
+        remedy.EFFECTS,
     ),
-    "lash_secrets": Body(
-        "secret {name!r}", process.check_secret, "restore lash_secrets from a backup; without one, hand out new keys"
-    ),
-    "lash_trigger_subscriptions": Body("trigger {key!r}", other.check_subscription, _TRIGGER),
+    "lash_secrets": Body("secret {name!r}", process.check_secret, remedy.SIGNING_KEYS),
+    "lash_trigger_subscriptions": Body("trigger {key!r}", other.check_subscription, remedy.TRIGGER),
     "lash_trigger_receipts": Body(
         "receipt {operation_id!r}", other.check_receipt, "repeat the change of the trigger under a new operation id"
     ),
-    "lash_schedules": Body("schedule {key!r}", other.check_schedule, _TRIGGER),
+    "lash_schedules": Body("schedule {key!r}", other.check_schedule, remedy.TRIGGER),
 }
 """The tables whose rows are checked one by one; others have no content, or are checked with their owner."""
-PROCESS_REMEDY: Final = _PROCESS
-CHECKPOINT_REMEDY: Final = _SESSION
-WAIT_REMEDY: Final = "restore a backup; without one, revoke the keys of the session and hand out new ones"
-OCCURRENCE_REMEDY: Final = "restore a backup; without one, emit the occurrence again under a new key"

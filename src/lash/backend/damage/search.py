@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from lash.backend.damage import other, process, session
-from lash.backend.damage.body import BODIES, CHECKPOINT_REMEDY, OCCURRENCE_REMEDY, PROCESS_REMEDY, WAIT_REMEDY
+from lash.backend.damage import other, process, remedy, session
+from lash.backend.damage.body import BODIES
 from lash.backend.damage.relation import RELATIONS
 from lash.backend.damage.row import Columns
 from lash.errors import LashError
@@ -65,27 +65,27 @@ class DamageSearch:
     async def _problem(self, table: str, row: Columns) -> Damage | None:
         """Return what is wrong with a row, if anything is."""
         self._note(table, row)
-        where, remedy = "", ""
+        where, advice = "", ""
         try:
             if table == "lash_processes":
-                where, remedy = f"process {row['process_id']!r}", PROCESS_REMEDY
+                where, advice = f"process {row['process_id']!r}", remedy.PROCESS
                 await self._check_process(row)
             elif table == "lash_checkpoints":
                 where = f"checkpoint {row['revision']!r} of session {self._session(row)}"
-                remedy = CHECKPOINT_REMEDY
+                advice = remedy.SESSION
                 session.check_checkpoint(row, [each async for each in self._of("lash_components", row["session_key"])])
             elif table == "lash_trigger_occurrences":
-                where, remedy = f"occurrence {row['occurrence_id']!r}", OCCURRENCE_REMEDY
+                where, advice = f"occurrence {row['occurrence_id']!r}", remedy.OCCURRENCE
                 rows = [each async for each in self._of("lash_trigger_deliveries", row["occurrence_key"])]
                 other.check_occurrence(row, rows)
             elif table == "lash_waits":
-                where, remedy = f"wait {row['key_id']!r}", WAIT_REMEDY
+                where, advice = f"wait {row['key_id']!r}", remedy.WAIT
                 process.check_wait(row, self._revocations)
             elif (body := BODIES.get(table)) is not None:
-                where, remedy = body.where.format_map({**row, "session": self._session(row)}), body.remedy
+                where, advice = body.where.format_map({**row, "session": self._session(row)}), body.remedy
                 body.check(row)
         except LashError as error:
-            return Damage(where=where, problem=str(error), remedy=remedy)
+            return Damage(where=where, problem=str(error), remedy=advice)
         return None
 
     def _note(self, table: str, row: Columns) -> None:
