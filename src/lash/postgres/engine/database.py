@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
 from lash.base.backoff import backoff, jitter
-from lash.errors import ConfigError, CorruptData, StorageClosed, StorageFailure, StoreUnavailable
+from lash.base.opener import Opener
+from lash.errors import CorruptData, StorageClosed, StorageFailure, StoreUnavailable
 from lash.postgres.engine.driver import asyncpg
 from lash.postgres.engine.errors import (
     DRIVER_ERRORS,
@@ -68,9 +68,8 @@ class Database:
         self._on_statement = on_statement
         self._answer_limit_s = options.statement_timeout_ms / 1000 + _ANSWER_GRACE_S
         self._begin_text = _begin_text(options)
-        self._loop = asyncio.get_running_loop()
         self._watch = LockWatch(self.lock_holders)
-        self._pid = os.getpid()
+        self._opener = Opener(asyncio.get_running_loop())
         self._closed = False
 
     @classmethod
@@ -194,17 +193,7 @@ class Database:
 
     def check_loop(self) -> None:
         """Raise `ConfigError` unless called in the event loop and the process that opened the database."""
-        if os.getpid() != self._pid:
-            raise ConfigError("this storage was opened before the process forked; open a new one in the child process")
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is not self._loop:
-            raise ConfigError(
-                "this storage was opened in another event loop, or is used from a thread without one; open one storage "
-                "in each event loop (each asyncio.run makes a new one) and use it there"
-            )
+        self._opener.check_loop()
 
     def add_queries(self, queries: Mapping[str, str]) -> None:
         """Add named statements."""
@@ -319,7 +308,7 @@ class Database:
                         failure.outcome_unknown = True
                     raise failure from error
             except StoreUnavailable as away:
-                # There is no connection for this try; an earlier one may have been applied.
+                # This try got no connection, but an earlier one may have been applied.
                 away.outcome_unknown |= may_be_applied
                 raise
             await _pause(tries)

@@ -10,14 +10,14 @@ write-ahead log short (`wal`).
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import apsw
 
 from lash.base.clock import Clock
-from lash.errors import ConfigError, StorageClosed
+from lash.base.opener import Opener
+from lash.errors import StorageClosed
 from lash.sqlite.engine.connection import Prepare, open_reader
 from lash.sqlite.engine.engine import Engine, Settings
 from lash.sqlite.engine.errors import translate
@@ -45,7 +45,7 @@ class Database:
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         """Start opening; use `open`, which waits for it."""
         self.durable = settings.path is not None
-        self._process = os.getpid()
+        self._opener = Opener(loop)
         self._loop = loop
         self._settings = settings
         self._closed = False
@@ -139,7 +139,7 @@ class Database:
 
         Unlike all other methods it may be called from another event loop if the first one is closed.
         """
-        self._check_process()
+        self._opener.check_process()
         self._begin_closing()
         is_same_loop = asyncio.get_running_loop() is self._loop
         if is_same_loop:
@@ -194,23 +194,8 @@ class Database:
             self._loop_reads.close()
 
     def _check_usable(self) -> Snapshots:
-        self._check_process()
+        self._opener.check_process()
         if self._closed or self._loop_reads is None:
             raise StorageClosed
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is not self._loop:
-            raise ConfigError(
-                "this storage was opened in another event loop, or is used from a thread without one; open one storage "
-                "in each event loop (each asyncio.run makes a new one) and use it there"
-            )
+        self._opener.check_loop()
         return self._loop_reads
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise ConfigError(
-                "this storage was opened before the process forked; open a new one in the child, or use the "
-                "'spawn' start method"
-            )
