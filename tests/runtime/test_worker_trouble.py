@@ -85,16 +85,16 @@ async def test_a_renewal_that_hangs_costs_no_other_its_lease(backend_url: str, m
         assert await asked == "done"
 
 
-async def test_an_unexpected_error_ends_no_renewal(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A renewal that raises an error of no kind that lash knows is noted and retried; the run keeps its lease."""
-    notes = Notes()
-    app = lash.App(backend_url, options=lash.WorkerOptions(lease_ttl_s=3), hooks=[notes])
-    renewed, runs = asyncio.Event(), list[int]()
-    tries = 0
+async def _run_through(
+    url: str, monkeypatch: pytest.MonkeyPatch, errors: list[Exception], *, lease_ttl_s: float
+) -> tuple[list[int], list[str]]:
+    """Run a turn whose first renewals raise these errors, until one succeeds; return its attempts and the troubles."""
+    notes, renewed, attempts = Notes(), asyncio.Event(), list[int]()
+    app = lash.App(url, options=lash.WorkerOptions(lease_ttl_s=lease_ttl_s), hooks=[notes])
 
     @app.agent
     async def waiting(turn: lash.Turn) -> str:
-        runs.append(turn.attempt)
+        attempts.append(turn.attempt)
         await renewed.wait()
         return "done"
 
@@ -102,18 +102,23 @@ async def test_an_unexpected_error_ends_no_renewal(backend_url: str, monkeypatch
         renew = app.storage.leases.renew
 
         async def fail(fence: LeaseFence, *, ttl_ms: int) -> Lease:
-            nonlocal tries
-            tries += 1
-            if tries == 1:
-                raise MemoryError("made for the test")
+            if errors:
+                raise errors.pop()
             lease = await renew(fence, ttl_ms=ttl_ms)
             renewed.set()
             return lease
 
         monkeypatch.setattr(app.storage.leases, "renew", fail)
         assert await app.session("s").ask("x", timeout_s=PATIENCE_S) == "done"
-    assert runs == [1]
-    assert notes.troubles == ["MemoryError: made for the test"]
+    return attempts, notes.troubles
+
+
+async def test_an_unexpected_error_ends_no_renewal(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A renewal that raises an error of no kind that lash knows is noted and retried; the run keeps its lease."""
+    error = MemoryError("made for the test")
+    attempts, troubles = await _run_through(backend_url, monkeypatch, [error], lease_ttl_s=3)
+    assert attempts == [1]
+    assert troubles == ["MemoryError: made for the test"]
 
 
 async def test_an_unexpected_error_ends_no_maintenance(backend_url: str, tmp_path: Path) -> None:
@@ -132,29 +137,6 @@ async def test_an_unexpected_error_ends_no_maintenance(backend_url: str, tmp_pat
 
 async def test_a_renewal_that_fails_is_repeated_soon(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Renewals that fail are retried at once, not a third of a lifetime later: the run keeps its lease."""
-    notes = Notes()
-    app = lash.App(backend_url, options=lash.WorkerOptions(lease_ttl_s=6), hooks=[notes])
-    renewed, runs = asyncio.Event(), list[int]()
-    failures = 5
-
-    @app.agent
-    async def waiting(turn: lash.Turn) -> str:
-        runs.append(turn.attempt)
-        await renewed.wait()
-        return "done"
-
-    async with app:
-        renew = app.storage.leases.renew
-
-        async def fail(fence: LeaseFence, *, ttl_ms: int) -> Lease:
-            nonlocal failures
-            failures -= 1
-            if failures >= 0:
-                raise lash.StoreUnavailable("made for the test")
-            lease = await renew(fence, ttl_ms=ttl_ms)
-            renewed.set()
-            return lease
-
-        monkeypatch.setattr(app.storage.leases, "renew", fail)
-        assert await app.session("s").ask("x", timeout_s=PATIENCE_S) == "done"
-    assert runs == [1]
+    errors: list[Exception] = [lash.StoreUnavailable("made for the test") for _ in range(5)]
+    attempts, _ = await _run_through(backend_url, monkeypatch, errors, lease_ttl_s=6)
+    assert attempts == [1]
