@@ -76,7 +76,7 @@ def test_a_kernel_without_time_namespaces(proc: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["self", "self/ns/pid", "self/status", "self/stat", "sys/kernel/random/boot_id"])
 def test_a_process_that_cannot_be_described_has_no_identity(proc: Path, broken: str) -> None:
-    """Without all of its parts there is no description, as a partial one could match another process."""
+    """A process that cannot read every part is not described: a partial description could match another process."""
     (proc / broken).unlink()
     assert current_process(proc) is None
 

@@ -142,7 +142,7 @@ def test_the_files_are_private(directory: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("planted", ["open", "foreign", "file"])
 def test_a_planted_directory_is_not_used(directory: Path, planted: str) -> None:
-    """Without a private directory there is no mark, and nothing is proven."""
+    """Without a private directory a process gets no mark and proves nothing."""
     if planted == "file":
         directory.touch()
     else:

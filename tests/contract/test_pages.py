@@ -21,7 +21,7 @@ from tests.factories.process import NEWS, NOTE, event, news, process
 CONTINUES = frozenset({"after", "after_seq", "cursor", "sequence"})
 """The arguments that continue after a page."""
 REPEATS = frozenset({"expire", "fire_due", "prune", "prune_changes", "prune_deleted", "prune_receipts"})
-"""Called again until nothing is left: what they have handled is no longer there."""
+"""Called until they return nothing: each call removes what it handled, so they need no cursor."""
 
 
 def _limited() -> Iterator[tuple[str, inspect.Signature, str]]:

@@ -135,7 +135,7 @@ class TestProcessLease:
         assert not other.has_effects
 
     async def test_a_lapsed_lease_is_taken_over(self, harness: Harness) -> None:
-        """From its expiry another owner acquires a lease and learns whom it displaced; it is not renewed any more."""
+        """Once a lease expires, another owner takes it and sees whom it displaced; the holder cannot renew it."""
         storage = await _storage(harness)
         lapsed = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL))
         await harness.clock.advance(TTL)

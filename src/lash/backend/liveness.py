@@ -29,7 +29,7 @@ from lash.plan.liveness import (
 
 _PROC: Final = Path("/proc")
 _NO_SIGNAL: Final = 0
-"""Sends nothing, and fails if there is no such process."""
+"""Sends no signal; the call only fails if the pid is unused."""
 
 
 def current_owner(owner_id: str | None = None) -> LeaseOwner:

@@ -127,7 +127,7 @@ async def test_a_transaction_that_holds_nothing_back_is_not_named(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Without a change that waits, or before five seconds have passed, there is no warning."""
+    """No warning is logged unless a change waits, and none within five seconds."""
     with scratch_database(postgres_server.url) as other:
         async with await lash.open(postgres_schema_url) as storage:
             await started(storage)

@@ -117,7 +117,7 @@ class Past:
         return last_of([*self._seen.messages(wanted), *own], last)
 
     async def _up_to(self, leaf_node_id: str, last: int) -> History:
-        """Return the conversation up to a node; all of it if there is no such node any more."""
+        """Return the conversation up to a node; all of it if the node is gone."""
         session, wanted = self._storage.session(self._session_id), None if last == ALL else last
         tail = await self._lease.bridge(
             _READING, read_tail, session, wanted, leaf_node_id=leaf_node_id, least_nodes=LEAST_NODES

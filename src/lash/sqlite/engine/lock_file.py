@@ -18,7 +18,7 @@ _TRIES: Final = 10
 
 
 def open_lock_file(name: str, database: FileRights | None) -> int:
-    """Open a lock file, or create it for its owner; ``database`` is None while there is no database.
+    """Open a lock file, or create it for its owner; ``database`` is None before the file exists.
 
     Symbolic links, and anything else but a file, are refused. A file that another user could lock is replaced. A
     process that still has the old one open loses its place in the queue; SQLite's own locks keep its writes safe.

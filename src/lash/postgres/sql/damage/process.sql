@@ -26,7 +26,7 @@ ORDER BY p.process_id
 LIMIT $1::bigint;
 
 -- name: damage_wakes
--- Events with a wake of which there is no row, and wakes without their event.
+-- Events whose wake has no row, and wakes whose event is missing.
 SELECT p.process_id, CAST(e.sequence AS TEXT)
 FROM :"schema".lash_process_events AS e
 JOIN :"schema".lash_processes AS p ON p.process_key = e.process_key

@@ -118,7 +118,7 @@ LIMIT 1;
 
 -- name: change_epoch
 -- The epoch of the feed, where it was begun, where the storage is now, and whether the feed has a transaction id that
--- this server has not given out. No row if there is no epoch.
+-- this server has not given out. Returns no row before the first epoch.
 SELECT
     e.epoch, e.system_id, e.place, :"schema".lash_system_id(),
     (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())::text || '/' || e.tableoid::text,
