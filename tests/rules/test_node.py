@@ -42,7 +42,7 @@ def test_a_node_is_written_as_ids_and_a_body() -> None:
     """Ids have their own columns; the rest is JSON without the fields at their defaults."""
     (encoded,) = encode_nodes([noted("n-1", "n-0", {"a": 1})], Compression.BALANCED)
     text = NOTE_TEXT % '{"a":1}'
-    assert encoded == ("n-1", "n-0", text, None, len(text), None)
+    assert encoded == ("n-1", "n-0", text, None, len(text), None, "plugin:note")
 
 
 def test_a_node_is_read_back_as_it_was_written() -> None:

@@ -69,10 +69,12 @@ def test_the_second_child_of_a_tip_opens_a_segment() -> None:
     placement = append(bare("x", "tip"), bare("y", "tip"), known=(stored("tip", 1, 0),), segment_count=1)
     assert where(placement) == {"x": (1, 1, 1), "y": (2, 1, 2)}
     assert placement.segments == (NewSegment(2, 1, 0),)
+    assert [each.begins_branch for each in placement.nodes] == [False, True]
 
 
 def test_several_roots_open_a_segment_each() -> None:
-    """A node without a parent never follows another one."""
+    """A node without a parent never follows another one, nor begins a branch."""
+    assert not any(each.begins_branch for each in append(bare("a"), bare("b")).nodes)
     assert where(append(bare("a"), bare("b"))) == {"a": (1, 0, 1), "b": (2, 0, 2)}
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from lash.base.compression import BlobRef
 from lash.base.limits import check_identifier, check_integer, check_limit
-from lash.errors import BlobNotFound
+from lash.errors import BlobNotFound, NodeNotFound
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.commit import Commit, CommitResult
 from lash.model.session.node import Node
@@ -26,7 +26,8 @@ from lash.model.session.session import (
 from lash.plan.session.checkpoint import check_ref, decode_checkpoint, decode_component
 from lash.plan.session.commit import CommitRules, plan_commit, prepare_commit
 from lash.plan.session.fork import existing_fork, fork_point, prepare_fork
-from lash.plan.session.node import check_node_ids, decode_node
+from lash.plan.session.kind import check_kind, check_page
+from lash.plan.session.node import check_node_ids, decode_node, graph_nodes
 from lash.plan.session.session import (
     MetaRow,
     check_scope,
@@ -123,6 +124,23 @@ class BoundSession:
         row = await self._rows.node(self._session_id, check_identifier("node_id", node_id))
         return None if row is None else decode_node(row)
 
+    async def nodes(self, node_ids: Collection[str]) -> dict[str, Node]:
+        wanted = check_node_ids(node_ids)
+        parts = await self._rows.nodes(self._session_id, wanted, graph_nodes)
+        found = {node.node_id: node for part in parts for node in part}
+        return {node_id: found[node_id] for node_id in wanted if node_id in found}
+
+    async def children(self, node_id: str, *, after: str | None = None, limit: int = 100) -> tuple[Node, ...]:
+        check_identifier("node_id", node_id)
+        found = await self._rows.children(self._session_id, node_id, check_page(after, limit), graph_nodes)
+        return self._begun(found, after)
+
+    async def list_nodes(
+        self, kind: str, *, after: str | None = None, limit: int = 100, newest_first: bool = False
+    ) -> tuple[Node, ...]:
+        wanted, page = check_kind(kind), check_page(after, limit, newest_first=newest_first)
+        return self._begun(await self._rows.list_nodes(self._session_id, wanted, page, graph_nodes), after)
+
     async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
         if revision is not None:
             check_integer("revision", revision, at_least=0)
@@ -153,6 +171,12 @@ class BoundSession:
     async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
         remove = self._rows.removed_count if dry_run else self._rows.vacuum
         return VacuumReport(removed_node_count=await remove(self._session_id))
+
+    def _begun(self, page: tuple[Node, ...] | None, after: str | None) -> tuple[Node, ...]:
+        """Return the page, or raise NodeNotFound if the session has no node with which it begins."""
+        if page is None:
+            raise NodeNotFound(self._session_id, str(after))
+        return page
 
 
 def _created(row: MetaRow, *, created: bool) -> CreatedSession:

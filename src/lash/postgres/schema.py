@@ -8,6 +8,7 @@ import msgspec
 
 from lash.errors import SchemaMismatch
 from lash.postgres.engine.database import Database, Transaction
+from lash.postgres.rows.session.node import fill_kinds
 from lash.sqlkit.catalogue import Catalogue, differences, group_catalogue, load_catalogue
 from lash.sqlkit.migrations import Migration, load_migrations, pending, pending_error
 from lash.sqlkit.queries import quote_identifier
@@ -80,4 +81,6 @@ async def _migrate(database: Database, schema: str) -> None:
             await transaction.run("schema_create")
         for step in await _due(transaction, schema):
             await transaction.execute_script(step.statement)
+            if step.name == "node_kinds":
+                await fill_kinds(transaction)
             await transaction.run("schema_record_migration", step.number, step.name)

@@ -11,6 +11,7 @@ import apsw
 from lash.base.clock import Clock
 from lash.errors import ForeignDatabase, SchemaMismatch
 from lash.sqlite.engine.errors import translate
+from lash.sqlite.rows.session.node import fill_kinds
 from lash.sqlkit.catalogue import (
     Catalogue,
     ColumnRow,
@@ -66,6 +67,8 @@ class SchemaKeeper:
         try:
             for step in self._due(connection):
                 connection.execute(step.statement)
+                if step.name == "node_kinds":
+                    fill_kinds(connection, self._queries)
                 connection.execute(
                     self._queries["schema_record_migration"],
                     {"number": step.number, "name": step.name, "now_ms": self._clock.now_ms()},

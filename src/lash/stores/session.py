@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
     from lash.plan.session.commit import CommitDecision, CommitFacts, PreparedCommit
     from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
+    from lash.plan.session.kind import NodePage
     from lash.plan.session.node import PathRow
     from lash.plan.session.session import HeldNode, MetaRow, ReadRow, RevisionRows
 
@@ -60,6 +61,29 @@ class Session(Protocol):
 
     async def node(self, node_id: str) -> Node | None:
         """Return a live node of any branch, own or inherited; None if there is none of this id."""
+        ...
+
+    async def nodes(self, node_ids: Collection[str]) -> dict[str, Node]:
+        """Return the live nodes of these ids, of any branch, own or inherited; others are left out."""
+        ...
+
+    async def children(self, node_id: str, *, after: str | None = None, limit: int = 100) -> tuple[Node, ...]:
+        """Return the live children of a live node, own or inherited, in the order of insertion; none if it is unknown.
+
+        The cost depends on the page alone, however large the graph is. ``after`` is the last node of the page before;
+        NodeNotFound if the session has no such node.
+        """
+        ...
+
+    async def list_nodes(
+        self, kind: str, *, after: str | None = None, limit: int = 100, newest_first: bool = False
+    ) -> tuple[Node, ...]:
+        """Return the live nodes of all branches whose `Node.kind` is this one.
+
+        The order is that of insertion, inherited nodes first; or the opposite order. ``after`` is the last node of the
+        page before; NodeNotFound if the session has no such node. The cost depends on the page alone, except that
+        a fork reads the whole path that it inherits for the page on which the inherited nodes lie.
+        """
         ...
 
     async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
@@ -210,6 +234,22 @@ class SessionRows(Protocol):
 
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
         """Return a live node, own or inherited."""
+        ...
+
+    async def nodes(self, session_id: str, node_ids: Sequence[str], decode: Callable[[list[PathRow]], T]) -> list[T]:
+        """Return the live nodes among the ids, own or inherited, in any order; in several parts if they are many."""
+        ...
+
+    async def children(
+        self, session_id: str, node_id: str, page: NodePage, decode: Callable[[list[PathRow]], T]
+    ) -> T | None:
+        """Return a page of the live children of a node; None if there is no node with which the page begins."""
+        ...
+
+    async def list_nodes(
+        self, session_id: str, kind: str, page: NodePage, decode: Callable[[list[PathRow]], T]
+    ) -> T | None:
+        """Return a page of the live nodes of a kind; None if there is no node with which the page begins."""
         ...
 
     async def checkpoint(

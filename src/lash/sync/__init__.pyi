@@ -988,6 +988,23 @@ class Session:
         """
     def node(self, node_id: str) -> Node | None:
         """Return a live node of any branch, own or inherited; None if there is none of this id."""
+    def nodes(self, node_ids: Collection[str]) -> dict[str, Node]:
+        """Return the live nodes of these ids, of any branch, own or inherited; others are left out."""
+    def children(self, node_id: str, *, after: str | None = None, limit: int = 100) -> tuple[Node, ...]:
+        """Return the live children of a live node, own or inherited, in the order of insertion; none if it is unknown.
+
+        The cost depends on the page alone, however large the graph is. ``after`` is the last node of the page before;
+        NodeNotFound if the session has no such node.
+        """
+    def list_nodes(
+        self, kind: str, *, after: str | None = None, limit: int = 100, newest_first: bool = False
+    ) -> tuple[Node, ...]:
+        """Return the live nodes of all branches whose `Node.kind` is this one.
+
+        The order is that of insertion, inherited nodes first; or the opposite order. ``after`` is the last node of the
+        page before; NodeNotFound if the session has no such node. The cost depends on the page alone, except that
+        a fork reads the whole path that it inherits for the page on which the inherited nodes lie.
+        """
     def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
         """Return the checkpoint of a revision, by default the head's; None if it is not kept."""
     def blob(self, ref: BlobRef) -> bytes:

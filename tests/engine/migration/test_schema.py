@@ -29,6 +29,7 @@ MIGRATIONS = (
     "0012_packed_nodes",
     "0013_cheaper_commits",
     "0014_change_epoch",
+    "0015_node_kinds",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

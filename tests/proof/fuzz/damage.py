@@ -100,6 +100,12 @@ WRONG_COUNTER: Final = (
     ),
 )
 WRONG_ORDER: Final = (
+    Planted(
+        f"UPDATE lash_nodes SET begins_branch = NOT begins_branch WHERE session_key = {_KEY} AND depth = 1",
+        "session 's'",
+        "below its parent",
+    ),
+    Planted(f"UPDATE lash_nodes SET kind = 'plugin:x' WHERE session_key = {_KEY}", "node 'a' of session 's'", "kind"),
     Planted(f"UPDATE lash_nodes SET seq = 1 WHERE session_key = {_KEY}", "session 's'", "the same number"),
     Planted("UPDATE lash_frames SET position = position + 1", "session 's'", "without a gap"),
     Planted(

@@ -86,6 +86,9 @@ def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
         yield f"look {session_id}", lambda name=session_id: storage.activity.read(name)  # type: ignore[misc]
         yield f"cursor {session_id}", lambda name=session_id: current_cursor(storage, name)  # type: ignore[misc]
     yield "node", lambda: storage.session("s").node("a")
+    yield "nodes", lambda: storage.session("fork").nodes(["a", "b", "c"])
+    yield "children", lambda: storage.session("s").children("a")
+    yield "nodes of a kind", lambda: storage.session("fork").list_nodes("message")
     yield "sessions", storage.sessions.list
     yield "dead letters", storage.queue.dead
     yield "ready", storage.queue.ready_sessions

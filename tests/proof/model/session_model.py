@@ -141,6 +141,25 @@ class Histories:
             usage=history.ledger(),
         )
 
+    def nodes(self, session_id: str, node_ids: list[str]) -> dict[str, Node]:
+        """Return the live nodes of these ids."""
+        live = self.of(session_id).live()
+        return {node_id: live[node_id].node for node_id in node_ids if node_id in live}
+
+    def children(self, session_id: str, node_id: str) -> tuple[Node, ...]:
+        """Return the live children of a live node, in the order of insertion."""
+        live = self.of(session_id).live()
+        found = (each.node for each in live.values() if each.node.parent_node_id == node_id)
+        return tuple(found) if node_id in live else ()
+
+    def listed(self, session_id: str, after: str | None, *, newest_first: bool) -> tuple[Node, ...]:
+        """Return the live nodes after a node, live or removed, in either order; all of them are messages."""
+        known = [*self.of(session_id).nodes.values()]
+        ordered = known[::-1] if newest_first else known
+        ids = [each.node.node_id for each in ordered]
+        behind = 0 if after is None else ids.index(after) + 1
+        return tuple(each.node for each in ordered[behind:] if not each.removed)
+
     def commit(self, commit: Commit, made: CommitResult | None) -> CommitResult:
         """Say what a commit does, in the order of checks that callers rely on."""
         state, history = self.sessions.need(commit.session_id), self.of(commit.session_id)

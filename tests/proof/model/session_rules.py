@@ -185,6 +185,31 @@ class SessionRules(LeaseRules):
             lambda _: self._node(session_id, node_id),
         )
 
+    @action(2, session_id=session_ids, place=places, limit=st.integers(1, 3), newest_first=st.booleans())
+    def read_nodes(self, session_id: str, place: int, limit: int, newest_first: bool) -> None:  # noqa: FBT001
+        """Read nodes by ids, by parent and by kind."""
+        history = self._history(session_id)
+        chosen = _pick([*history.nodes], place, "none")
+        wanted = [chosen, _pick([*history.live()], place // 2, "none")]
+        after = _pick([*history.nodes, None], place, None)
+        self.step(
+            "nodes",
+            lambda side: side.storage.session(session_id).nodes(wanted),
+            lambda _: self.histories.nodes(session_id, wanted),
+        )
+        self.step(
+            "children",
+            lambda side: side.storage.session(session_id).children(chosen, limit=limit),
+            lambda _: self.histories.children(session_id, chosen)[:limit],
+        )
+        self.step(
+            "kind",
+            lambda side: side.storage.session(session_id).list_nodes(
+                "message", after=after, limit=limit, newest_first=newest_first
+            ),
+            lambda _: self.histories.listed(session_id, after, newest_first=newest_first)[:limit],
+        )
+
     @action(2, session_id=session_ids, name=st.sampled_from(tuple(BYTES)))
     def read_blob(self, session_id: str, name: str) -> None:
         ref = hash_of(BYTES[name])

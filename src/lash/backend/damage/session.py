@@ -17,6 +17,7 @@ from lash.plan.queue.dead_letter import DeadLetterRow, decode_dead_letter
 from lash.plan.queue.queue import BatchRow, decode_batch, encode_batch
 from lash.plan.session.checkpoint import manifest_ref
 from lash.plan.session.frame import FrameRow, decode_frames
+from lash.plan.session.kind import stored_kind
 from lash.plan.session.node import PathRow, decode_node, user_text
 from lash.plan.session.session import MetaRow, decode_meta
 
@@ -32,9 +33,10 @@ def check_session(row: Columns) -> None:
 
 
 def check_node(row: Columns) -> None:
-    """Raise CorruptData if a node cannot be read, or is marked wrongly as a user message."""
+    """Raise CorruptData if a node cannot be read, has another kind, or is marked wrongly as a user message."""
     node = decode_node(shaped(PathRow, row, tombstoned=row["tombstoned_at_ms"] is not None))
     require_same("the mark of a user message", bool(row["user_message"]), user_text(node) is not None)
+    require_same("kind", row["kind"], stored_kind(node.kind))
 
 
 def check_frame(row: Columns) -> None:

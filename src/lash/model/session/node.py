@@ -42,6 +42,17 @@ class Node(Value, frozen=True, kw_only=True, gc=False):
     agent_frame_id: str | None = None
     caused_by: CausalRef | None = None
 
+    @property
+    def kind(self) -> str:
+        """The kind of its entry: ``message``, ``protocol:`` and a plugin id, or ``plugin:`` and a plugin type."""
+        match self.entry:
+            case MessageEntry():
+                return "message"
+            case ProtocolEntry():
+                return f"protocol:{self.entry.plugin_id}"
+            case PluginEntry():
+                return f"plugin:{self.entry.plugin_type}"
+
 
 class Graph(Value, frozen=True, kw_only=True):
     """Nodes in the order of their insertion, and the leaf of the path that was read."""

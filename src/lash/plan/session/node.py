@@ -23,6 +23,7 @@ from lash.model.causal import CausalRef
 from lash.model.session.message import PartKind, Role
 from lash.model.session.node import Entry, MessageEntry, Node
 from lash.model.value import Timestamp, Value
+from lash.plan.session.kind import MESSAGE, stored_kind
 
 PICKER_LENGTH: Final = 500
 """How many characters of the first user message are kept for the session list."""
@@ -50,6 +51,8 @@ class EncodedNode(NamedTuple):
     """The length of the body in bytes."""
     packed: bytes | None = None
     """The body compressed, if it is long."""
+    kind: str = MESSAGE
+    """The kind of the entry, as it is stored."""
 
     @property
     def stored_body(self) -> str:
@@ -92,6 +95,8 @@ class PlacedNode(NamedTuple):
     depth: int
     seq: int
     node: EncodedNode
+    begins_branch: bool = False
+    """Whether it opens a segment below its parent."""
 
 
 class NodePosition(NamedTuple):
@@ -139,6 +144,11 @@ def decode_node(row: PathRow | StoredNode) -> Node:
         agent_frame_id=body.agent_frame_id,
         caused_by=body.caused_by,
     )
+
+
+def kind_of(row: PathRow) -> str:
+    """Return the kind of a stored node, as its column holds it."""
+    return stored_kind(decode_node(row).kind)
 
 
 def new_nodes(session_id: str, nodes: Sequence[EncodedNode], stored: Mapping[str, StoredNode]) -> list[EncodedNode]:
@@ -236,7 +246,8 @@ def _encode_node(index: int, node: object, compression: Compression) -> EncodedN
     )
     text = encode_to_bytes(body, NodeBody, what)
     packed = pack_text(text, compression)
-    return EncodedNode(node.node_id, node.parent_node_id, text.decode(), user_text(node), len(text), packed)
+    kind = stored_kind(node.kind)
+    return EncodedNode(node.node_id, node.parent_node_id, text.decode(), user_text(node), len(text), packed, kind)
 
 
 def _decode_body(row: PathRow | StoredNode) -> NodeBody:
@@ -268,14 +279,15 @@ def _place(
             raise NodeNotFound(session_id, parent_id)
         if parent is not None and parent_id is not None and parent.is_tip:
             positions[parent_id] = NodePosition(parent.segment, parent.depth, is_tip=False)
-            segment, depth = parent.segment, parent.depth + 1
+            segment, depth, begins_branch = parent.segment, parent.depth + 1, False
         else:
+            begins_branch = parent is not None
             segment = segment_count + len(segments) + 1
             depth = 0 if parent is None else parent.depth + 1
             left = (None, None) if parent is None else (parent.segment, parent.depth)
             segments.append(NewSegment(segment, *left))
         positions[node.node_id] = NodePosition(segment, depth, is_tip=True)
-        placed.append(PlacedNode(segment, depth, node_seq + len(placed) + 1, node))
+        placed.append(PlacedNode(segment, depth, node_seq + len(placed) + 1, node, begins_branch))
     return Placement(segments=tuple(segments), nodes=tuple(placed), positions=positions)
 
 

@@ -9,6 +9,7 @@ from lash.base.codec import encode
 from lash.model.lease import LeaseFence
 from lash.model.session.commit import CommitResult
 from lash.plan.session.component import Replacement
+from lash.plan.session.kind import MESSAGE
 from lash.plan.session.node import PlacedNode
 from lash.postgres.arguments import columns, fence_proof
 from lash.postgres.commit.planned import PlannedCommit
@@ -49,6 +50,7 @@ class CommitAlone(NamedTuple):
     user_messages: list[int]
     bodies: list[str]
     packed_bodies: list[bytes | None]
+    kinds: list[str]
 
     usage_sources: list[object]
     usage_models: list[object]
@@ -85,6 +87,7 @@ class _Run(NamedTuple):
     user_messages: list[int]
     bodies: list[str]
     packed: list[bytes | None]
+    kinds: list[str]
 
 
 def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> CommitAlone:
@@ -124,6 +127,7 @@ def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> 
         user_messages=run.user_messages,
         bodies=run.bodies,
         packed_bodies=run.packed,
+        kinds=run.kinds,
         usage_sources=usage[0],
         usage_models=usage[1],
         input_tokens=usage[2],
@@ -155,9 +159,10 @@ def lease_arguments(planned: PlannedCommit) -> LeaseArguments | None:
 
 def _run_of(nodes: Sequence[PlacedNode]) -> _Run:
     if not nodes:
-        return _Run(None, None, None, None, [], [], [], [])
+        return _Run(None, None, None, None, [], [], [], [], [])
     first, encoded = nodes[0], [placed.node for placed in nodes]
     is_packed = any(node.packed is not None for node in encoded)
+    kinds = [node.kind for node in encoded]
     return _Run(
         segment=first.segment,
         depth=first.depth - 1,
@@ -167,6 +172,7 @@ def _run_of(nodes: Sequence[PlacedNode]) -> _Run:
         user_messages=[position for position, node in enumerate(encoded, start=1) if node.user_text is not None],
         bodies=[node.stored_body for node in encoded],
         packed=[node.packed for node in encoded] if is_packed else [],
+        kinds=[] if set(kinds) == {MESSAGE} else kinds,
     )
 
 

@@ -40,6 +40,8 @@ class CommitTogether(NamedTuple):
     user_messages: list[bool]
     bodies: list[str]
     packed_bodies: list[bytes | None]
+    kinds: list[str]
+    branches: list[bool]
 
     blob_ends: list[int]
     blob_hashes: list[object]
@@ -115,6 +117,8 @@ def _arguments(
         user_messages=[node.user_text is not None for node in nodes],
         bodies=[node.stored_body for node in nodes],
         packed_bodies=[node.packed for node in nodes],
+        kinds=[node.kind for node in nodes],
+        branches=[each.begins_branch for each in placed],
         blob_ends=list(accumulate(map(len, blobs))),
         blob_hashes=blob_columns[0],
         blob_codecs=blob_columns[1],

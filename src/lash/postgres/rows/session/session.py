@@ -16,6 +16,7 @@ from lash.model.session.session import FullGraph, ReadScope, SessionMeta
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.fork import PreparedFork
+from lash.plan.session.kind import NodePage
 from lash.plan.session.node import WHOLE_PATH, PathRow
 from lash.plan.session.session import HeadRow, HeldNode, MetaRow, ReadRow, RevisionRows, new_head
 from lash.postgres.cache import HeadCache
@@ -23,6 +24,7 @@ from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.commit import PostgresCommits
 from lash.postgres.rows.session.fork import reclaim_graphs, recount, run_fork
 from lash.postgres.rows.session.lookup import missing
+from lash.postgres.rows.session.node import NodeAnswer, NodePageAnswer
 from lash.postgres.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Flag, Number
 from lash.stores.session import DecideCommit, DecideFork
@@ -61,13 +63,6 @@ class NodesAnswer(msgspec.Struct, frozen=True, array_like=True):
         """Return the nodes as rows."""
         columns = (self.node_ids, self.parent_node_ids, self.depths, self.tombstoned, self.bodies, self.packed)
         return map(PathRow, *columns)
-
-
-class NodeAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """At most one node of a session that exists."""
-
-    session_key: int
-    nodes: list[PathRow]
 
 
 class CheckpointAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -184,6 +179,30 @@ class PostgresSessionRows:
         found = await self._database.read_one(NodeAnswer, "node_one", session_id, node_id)
         nodes = (await self._existing(session_id, found)).nodes
         return nodes[0] if nodes else None
+
+    async def nodes(self, session_id: str, node_ids: Sequence[str], decode: Callable[[list[PathRow]], T]) -> list[T]:
+        parts = [list(node_ids[first : first + _SHORT]) for first in range(0, max(1, len(node_ids)), _SHORT)]
+        answers = [await self._database.read_one(NodeAnswer, "node_many", session_id, part) for part in parts]
+        return [decode((await self._existing(session_id, answer)).nodes) for answer in answers]
+
+    async def children(
+        self, session_id: str, node_id: str, page: NodePage, decode: Callable[[list[PathRow]], T]
+    ) -> T | None:
+        return await self._page("node_children", session_id, page, node_id, decode)
+
+    async def list_nodes(
+        self, session_id: str, kind: str, page: NodePage, decode: Callable[[list[PathRow]], T]
+    ) -> T | None:
+        return await self._page(
+            "node_list_newest" if page.newest_first else "node_list", session_id, page, kind, decode
+        )
+
+    async def _page(
+        self, query: str, session_id: str, page: NodePage, wanted: str, decode: Callable[[list[PathRow]], T]
+    ) -> T | None:
+        found = await self._database.read_one(NodePageAnswer, query, session_id, page.after, wanted, page.limit)
+        answer = await self._existing(session_id, found)
+        return decode(answer.nodes) if answer.begins else None
 
     async def checkpoint(
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]

@@ -86,10 +86,12 @@ ORDER BY session_id
 LIMIT $1::bigint;
 
 -- name: damage_node_places
--- Nodes whose parent is not the node before them. A vacuum may have deleted that one, and closed its segment.
+-- Nodes whose parent is not the node before them, or that are marked wrongly as the beginning of a branch. A vacuum may
+-- have deleted the parent, and closed its segment.
 WITH placed AS (
     SELECT
         n.session_key, n.node_id, n.parent_node_id, n.depth,
+        n.begins_branch <> COALESCE(g.parent_depth = n.depth - 1, FALSE) AS misplaced,
         CASE WHEN n.depth - 1 > coalesce(g.parent_depth, -1) THEN n.segment ELSE g.parent_segment END AS place
     FROM :"schema".lash_nodes AS n
     JOIN :"schema".lash_segments AS g ON g.session_key = n.session_key AND g.segment = n.segment
@@ -97,7 +99,7 @@ WITH placed AS (
 ),
 followed AS (
     SELECT
-        n.session_key, n.node_id, n.parent_node_id, n.place,
+        n.session_key, n.node_id, n.parent_node_id, n.misplaced, n.place,
         coalesce(
             p.node_id,
             (

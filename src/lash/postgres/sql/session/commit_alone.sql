@@ -29,16 +29,16 @@ new AS (
 -- Each node but the first follows the one before it. The parents are one more than the nodes; the last row has no id.
 nodes AS (
     INSERT INTO :"schema".lash_nodes (
-        session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed
+        session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed, kind
     )
     SELECT
         new.session_key, :run_segment::bigint, :run_depth::bigint + n.place, :run_seq::bigint + n.place, n.node_id,
-        n.parent_node_id, n.place = ANY (:user_messages::bigint[]), n.body, n.packed
+        n.parent_node_id, n.place = ANY (:user_messages::bigint[]), n.body, n.packed, coalesce(n.kind, 'message')
     FROM new
     CROSS JOIN unnest(
         :node_ids::text[], array_prepend(:run_parent::text, :node_ids::text[]), :bodies::text[],
-        :packed_bodies::bytea[]
-    ) WITH ORDINALITY AS n (node_id, parent_node_id, body, packed, place)
+        :packed_bodies::bytea[], :kinds::text[]
+    ) WITH ORDINALITY AS n (node_id, parent_node_id, body, packed, kind, place)
     WHERE n.node_id IS NOT NULL
 ),
 stamped AS (
@@ -134,8 +134,9 @@ SELECT new.session_key, false FROM new;
 -- The checkpoint:
 -- arguments: turn_state, plugin_snapshot_revision
 -- The nodes: their segment, the depth and number before the first, its parent; then columns, except that user_messages
--- holds the positions, from 1, of the user's messages. packed_bodies is empty if no body is packed.
--- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies
+-- holds the positions, from 1, of the user's messages. packed_bodies is empty if no body is packed, and kinds if all
+-- nodes are messages.
+-- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies, kinds
 -- Columns of the ledger; no two rows have the same source and model:
 -- arguments: usage_sources, usage_models, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens
 -- Columns of the components that get new bytes; no other component has the old or the new hash:
@@ -154,7 +155,7 @@ WITH
 -- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
 -- arguments: node_seq, node_count, first_user_message, user_message_count
 -- arguments: turn_state, plugin_snapshot_revision
--- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies
+-- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies, kinds
 -- arguments: usage_sources, usage_models, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens
 -- arguments: replaced_hashes, new_hashes, blob_codecs, blob_sizes, blob_contents
 -- The fence that it shows and the lease that it releases (owner, incarnation, token and number, or NULL), and columns

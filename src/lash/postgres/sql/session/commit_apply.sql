@@ -181,7 +181,7 @@ released AS (
 -- Nodes, turns and the effects that end with them; the answer.
 nodes AS (
     INSERT INTO :"schema".lash_nodes (
-        session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed
+        session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed, kind, begins_branch
     )
     SELECT new.session_key, n.*
     FROM new
@@ -190,7 +190,8 @@ nodes AS (
         (:seqs::bigint[])[new.first_node:new.last_node], (:node_ids::text[])[new.first_node:new.last_node],
         (:parent_ids::text[])[new.first_node:new.last_node],
         (:user_messages::boolean[])[new.first_node:new.last_node],
-        (:bodies::text[])[new.first_node:new.last_node], (:packed_bodies::bytea[])[new.first_node:new.last_node]
+        (:bodies::text[])[new.first_node:new.last_node], (:packed_bodies::bytea[])[new.first_node:new.last_node],
+        (:kinds::text[])[new.first_node:new.last_node], (:branches::boolean[])[new.first_node:new.last_node]
     ) AS n
 ),
 stamped AS (
@@ -227,7 +228,8 @@ FROM new;
 -- The records of the commits, as a JSON array, and the limit:
 -- arguments: commits, max_together
 -- Columns of all nodes; those of the commit at a position end at that position of node_ends:
--- arguments: node_ends, segments, depths, seqs, node_ids, parent_ids, user_messages, bodies, packed_bodies
+-- arguments: node_ends, segments, depths, seqs, node_ids, parent_ids, user_messages, bodies, packed_bodies, kinds
+-- arguments: branches
 -- Columns of all blobs, divided in the same way:
 -- arguments: blob_ends, blob_hashes, blob_codecs, blob_sizes, blob_contents
 WITH
@@ -280,7 +282,8 @@ checkpoint AS (
 -- The records of the commits, as a JSON array, and the limit:
 -- arguments: commits, max_together
 -- Columns of all nodes; those of the commit at a position end at that position of node_ends:
--- arguments: node_ends, segments, depths, seqs, node_ids, parent_ids, user_messages, bodies, packed_bodies
+-- arguments: node_ends, segments, depths, seqs, node_ids, parent_ids, user_messages, bodies, packed_bodies, kinds
+-- arguments: branches
 -- Columns of all blobs, divided in the same way:
 -- arguments: blob_ends, blob_hashes, blob_codecs, blob_sizes, blob_contents
 WITH

@@ -197,6 +197,8 @@ def _write_graph(transaction: Transaction, decision: Apply) -> None:
                 "user_message": int(placed.node.user_text is not None),
                 "body": placed.node.stored_body,
                 "packed": placed.node.packed,
+                "kind": placed.node.kind,
+                "begins_branch": int(placed.begins_branch),
             }
             for placed in decision.placement.nodes
         ),

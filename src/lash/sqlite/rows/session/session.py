@@ -12,6 +12,7 @@ from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.fork import PreparedFork
 from lash.plan.session.frame import FrameRow
+from lash.plan.session.kind import NodePage
 from lash.plan.session.node import WHOLE_PATH, PathRow
 from lash.plan.session.session import HeadRow, HeldNode, MetaRow, ReadRow, RevisionRows, uncommitted
 from lash.plan.session.usage import UsageRow
@@ -21,6 +22,7 @@ from lash.sqlite.rows.process.grant import detach_session
 from lash.sqlite.rows.session.commit import apply_commit
 from lash.sqlite.rows.session.fork import apply_fork, graph_owners, insert_session, reclaim_graphs, recount
 from lash.sqlite.rows.session.lookup import find_head, find_meta, missing
+from lash.sqlite.rows.session.node import read_children, read_kind, read_nodes
 from lash.sqlite.rows.trigger.schedule import delete_session_schedules
 from lash.sqlite.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Number
@@ -95,10 +97,8 @@ class SQLiteSessionRows:
         return self._database.read(lambda reader: _read(reader, session_id))
 
     async def load(self, session_id: str, scope: ReadScope, decode: Callable[[RevisionRows], T]) -> T:
-        # A short path is read on the event loop, which costs less than a thread.
-        if isinstance(scope, ActivePath) and scope.last is not None and scope.last <= _SHORT:
-            return self._database.read(lambda reader: decode(_load(reader, session_id, scope)))
-        return await self._database.read_in_thread(lambda reader: decode(_load(reader, session_id, scope)))
+        last = scope.last if isinstance(scope, ActivePath) and scope.last is not None else WHOLE_PATH
+        return await self._read_some(last, lambda reader: decode(_load(reader, session_id, scope)))
 
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
         def body(reader: Reader) -> PathRow | None:
@@ -106,6 +106,31 @@ class SQLiteSessionRows:
             return reader.one(PathRow, "node_one", session_key=key, node_id=node_id)
 
         return self._database.read(body)
+
+    async def nodes(self, session_id: str, node_ids: Sequence[str], decode: Callable[[list[PathRow]], T]) -> list[T]:
+        return [await self._read_some(len(node_ids), lambda reader: decode(read_nodes(reader, session_id, node_ids)))]
+
+    async def children(
+        self, session_id: str, node_id: str, page: NodePage, decode: Callable[[list[PathRow]], T]
+    ) -> T | None:
+        def body(reader: Reader) -> T | None:
+            rows = read_children(reader, session_id, node_id, page)
+            return None if rows is None else decode(rows)
+
+        return await self._read_some(page.limit, body)
+
+    async def list_nodes(
+        self, session_id: str, kind: str, page: NodePage, decode: Callable[[list[PathRow]], T]
+    ) -> T | None:
+        def body(reader: Reader) -> T | None:
+            rows = read_kind(reader, session_id, kind, page)
+            return None if rows is None else decode(rows)
+
+        return await self._read_some(page.limit, body)
+
+    async def _read_some(self, nodes: int, body: Callable[[Reader], T]) -> T:
+        """Run a read of so many nodes: on the event loop if they are few, which costs less than a thread."""
+        return self._database.read(body) if nodes <= _SHORT else await self._database.read_in_thread(body)
 
     async def checkpoint(
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]

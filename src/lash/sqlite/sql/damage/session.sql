@@ -86,10 +86,12 @@ ORDER BY session_id
 LIMIT :limit;
 
 -- name: damage_node_places
--- Nodes whose parent is not the node before them. A vacuum may have deleted that one, and closed its segment.
+-- Nodes whose parent is not the node before them, or that are marked wrongly as the beginning of a branch. A vacuum may
+-- have deleted the parent, and closed its segment.
 WITH placed AS (
     SELECT
         n.session_key, n.node_id, n.parent_node_id, n.depth,
+        n.begins_branch <> COALESCE(g.parent_depth = n.depth - 1, FALSE) AS misplaced,
         CASE WHEN n.depth - 1 > COALESCE(g.parent_depth, -1) THEN n.segment ELSE g.parent_segment END AS place
     FROM lash_nodes AS n
     JOIN lash_segments AS g ON g.session_key = n.session_key AND g.segment = n.segment
@@ -97,7 +99,7 @@ WITH placed AS (
 ),
 followed AS (
     SELECT
-        n.session_key, n.node_id, n.parent_node_id, n.place,
+        n.session_key, n.node_id, n.parent_node_id, n.misplaced, n.place,
         COALESCE(
             p.node_id,
             (
@@ -116,7 +118,8 @@ SELECT s.session_id, f.node_id
 FROM followed AS f
 JOIN lash_sessions AS s ON s.session_key = f.session_key
 LEFT JOIN lash_segments AS g ON g.session_key = f.session_key AND g.segment = f.place
-WHERE f.parent_node_id IS NULL OR f.before <> f.parent_node_id OR (f.before IS NULL AND NOT COALESCE(g.closed, FALSE))
+WHERE f.misplaced OR f.parent_node_id IS NULL OR f.before <> f.parent_node_id
+    OR (f.before IS NULL AND NOT COALESCE(g.closed, FALSE))
 ORDER BY s.session_id, f.node_id
 LIMIT :limit;
 

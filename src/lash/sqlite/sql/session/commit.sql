@@ -74,8 +74,13 @@ VALUES (:session_key, :segment, :parent_segment, :parent_depth);
 
 -- name: commit_node
 -- Adds a node.
-INSERT INTO lash_nodes (session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed)
-VALUES (:session_key, :segment, :depth, :seq, :node_id, :parent_node_id, :user_message, :body, :packed);
+INSERT INTO lash_nodes (
+    session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed, kind, begins_branch
+)
+VALUES (
+    :session_key, :segment, :depth, :seq, :node_id, :parent_node_id, :user_message, :body, :packed, :kind,
+    :begins_branch
+);
 
 -- name: commit_blob
 -- Stores bytes, unless the session has them.

@@ -45,6 +45,142 @@ CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :node_
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
     AND n.tombstoned_at_ms IS NULL;
 
+-- name: node_many
+-- The live nodes among some ids (a JSON array), own or inherited.
+SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body, n.packed
+FROM json_each(:node_ids) AS wanted
+CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value
+WHERE n.tombstoned_at_ms IS NULL
+UNION ALL
+SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body, n.packed
+FROM lash_inherited AS i
+CROSS JOIN json_each(:node_ids) AS wanted
+CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
+WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+    AND n.tombstoned_at_ms IS NULL;
+
+-- name: node_place
+-- Where a node stands in the order of the whole graph: whether the session owns it, and its number among the nodes that
+-- the session owns, or its depth on the inherited path. Removed nodes have a place too.
+SELECT 1, seq FROM lash_nodes WHERE session_key = :session_key AND node_id = :node_id
+UNION ALL
+SELECT 0, n.depth
+FROM lash_inherited AS i
+CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :node_id
+WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling;
+
+-- name: node_children
+-- The live children of a node, after a place: the inherited one, the one that follows it on its segment, and the first
+-- nodes of segments.
+WITH parent (segment, depth) AS (
+    SELECT segment, depth FROM lash_nodes
+    WHERE session_key = :session_key AND node_id = :node_id AND tombstoned_at_ms IS NULL
+    UNION ALL
+    SELECT 0, n.depth
+    FROM lash_inherited AS i
+    CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :node_id
+    WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+        AND n.tombstoned_at_ms IS NULL
+),
+child (own, place, node_key) AS (
+    SELECT 0, n.depth, n.rowid
+    FROM parent AS p
+    CROSS JOIN lash_inherited AS i ON i.session_key = :session_key
+    CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment AND n.depth = p.depth + 1
+    WHERE p.segment = 0 AND n.depth > i.floor AND n.depth <= i.ceiling AND n.parent_node_id = :node_id
+    UNION ALL
+    SELECT 1, n.seq, n.rowid
+    FROM parent AS p
+    CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.segment = p.segment AND n.depth = p.depth + 1
+    WHERE n.parent_node_id = :node_id AND n.tombstoned_at_ms IS NULL
+    UNION ALL
+    SELECT * FROM (
+        SELECT 1, n.seq, n.rowid
+        FROM parent AS p
+        CROSS JOIN lash_nodes AS n INDEXED BY lash_nodes_branch ON n.session_key = :session_key
+            AND n.parent_node_id = :node_id AND n.begins_branch = 1
+        WHERE n.tombstoned_at_ms IS NULL AND n.seq > CASE WHEN :own THEN :place ELSE -1 END
+        ORDER BY n.seq
+        LIMIT :limit
+    )
+)
+SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body, n.packed
+FROM child AS c
+CROSS JOIN lash_nodes AS n ON n.rowid = c.node_key
+WHERE (c.own, c.place) > (:own, :place)
+ORDER BY c.own, c.place
+LIMIT :limit;
+
+-- name: node_list
+-- The live nodes of one kind, after a place: the inherited ones along their path, then the own ones in the order of
+-- insertion.
+WITH listed (own, place, node_key) AS (
+    SELECT * FROM (
+        SELECT 0, n.depth, n.rowid
+        FROM lash_inherited AS i
+        CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
+            AND n.depth > MAX(i.floor, :place) AND n.depth <= i.ceiling
+        WHERE i.session_key = :session_key AND NOT :own AND n.kind = :kind AND n.tombstoned_at_ms IS NULL
+        ORDER BY n.depth
+        LIMIT :limit
+    )
+    UNION ALL
+    SELECT * FROM (
+        SELECT 1, n.seq, n.rowid
+        FROM lash_nodes AS n INDEXED BY lash_nodes_kind
+        WHERE n.session_key = :session_key AND n.kind = :kind AND n.tombstoned_at_ms IS NULL
+            AND n.seq > CASE WHEN :own THEN :place ELSE -1 END
+        ORDER BY n.seq
+        LIMIT :limit
+    )
+)
+SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body, n.packed
+FROM listed AS l
+CROSS JOIN lash_nodes AS n ON n.rowid = l.node_key
+ORDER BY l.own, l.place
+LIMIT :limit;
+
+-- name: node_list_newest
+-- The same in the opposite order, before a place. The inherited path is only read if the own nodes do not fill the page.
+WITH owned (own, place, node_key) AS MATERIALIZED (
+    SELECT 1, n.seq, n.rowid
+    FROM lash_nodes AS n INDEXED BY lash_nodes_kind
+    WHERE :own AND n.session_key = :session_key AND n.kind = :kind AND n.tombstoned_at_ms IS NULL AND n.seq < :place
+    ORDER BY n.seq DESC
+    LIMIT :limit
+),
+listed (own, place, node_key) AS (
+    SELECT * FROM owned
+    UNION ALL
+    SELECT * FROM (
+        SELECT 0, n.depth, n.rowid
+        FROM lash_inherited AS i
+        CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
+            AND n.depth > i.floor AND n.depth <= i.ceiling
+        WHERE (SELECT COUNT(*) FROM owned) < :limit AND i.session_key = :session_key AND n.kind = :kind
+            AND n.tombstoned_at_ms IS NULL AND (:own OR n.depth < :place)
+        ORDER BY n.depth DESC
+        LIMIT :limit
+    )
+)
+SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body, n.packed
+FROM listed AS l
+CROSS JOIN lash_nodes AS n ON n.rowid = l.node_key
+ORDER BY l.own DESC, l.place DESC
+LIMIT :limit;
+
+-- name: node_without_kind
+-- Some nodes that were stored before nodes had a kind, after a node.
+SELECT session_key, node_id, body, packed
+FROM lash_nodes
+WHERE kind = '' AND (session_key, node_id) > (:session_key, :node_id)
+ORDER BY session_key, node_id
+LIMIT :limit;
+
+-- name: node_set_kind
+-- Gives a node its kind.
+UPDATE lash_nodes SET kind = :kind WHERE session_key = :session_key AND node_id = :node_id;
+
 -- name: node_all
 -- Every live node that a session owns, in the order of insertion.
 SELECT node_id, parent_node_id, depth, 0, body, packed
