@@ -25,6 +25,7 @@ _GROUPS = {
     "peers": "Against peers",
     "flatness": "Flatness",
     "latency": "Latency across processes",
+    "fleet": "Fleets of workers",
     "footprint": "Footprint",
 }
 _INTRODUCTION = """\

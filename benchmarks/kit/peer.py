@@ -67,6 +67,10 @@ class Program:
             self.close()
             raise
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def tell(self, question: dict[str, Any]) -> None:
         """Send a request without waiting for the answer."""
         assert self._process.stdin is not None

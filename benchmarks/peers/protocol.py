@@ -141,3 +141,28 @@ class Hang:
         with (self._directory / name).open("a") as file:
             file.write(moment + "\n")
         return moment
+
+
+class Crew:
+    """Files by which the runner directs the programs of a fleet, and by which it sees what they have done."""
+
+    def __init__(self, question: Question) -> None:
+        self._directory = Path(question["directory"])
+        self._name = question["name"]
+
+    def begin(self) -> None:
+        """Say that this program is ready."""
+        (self._directory / f"ready-{self._name}").touch()
+
+    def may_go(self) -> bool:
+        """Return whether the sender of jobs may begin."""
+        return (self._directory / "go").exists()
+
+    def must_end(self) -> bool:
+        """Return whether the workers are to end."""
+        return (self._directory / "end").exists()
+
+    def done(self, number: int) -> None:
+        """Note that a job is done."""
+        with (self._directory / "done").open("a") as file:
+            file.write(f"{number}\n")

@@ -14,6 +14,7 @@ _FILES = (
     "ends",
     "flatness",
     "latency",
+    "fleet",
     "footprint",
     "hardship",
 )

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.kit.measure import Samples, by_turns
 from benchmarks.kit.postgres_trace import Lane, find_pgbench, literal, pgbench_rate
 from benchmarks.kit.report import Ratio
+from benchmarks.kit.server_log import Count, counted
 from benchmarks.kit.text import prose
 from benchmarks.kit.workspace import workspace
 from lash.testing.postgres_server import PostgresServer
@@ -87,3 +88,24 @@ def test_pgbench_is_timed_after_its_warm_calls(postgres_server: PostgresServer, 
     with workspace(tmp_path, rounds=1, scale=1, server=postgres_server) as here:
         rate = pgbench_rate(pgbench, here, postgres_server.url, lanes, warm=2)
     assert 0 < rate <= len(lanes) / 0.05
+
+
+def test_the_server_counts_statements_and_transactions(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    """What runs after the mark in one database is counted at once, a transaction of several statements once."""
+
+    async def run(url: str, *texts: str) -> None:
+        connection = await asyncpg.connect(url)
+        for text in texts:
+            await connection.fetch(text)
+        await connection.close()
+
+    with (
+        workspace(tmp_path, rounds=1, scale=1, server=postgres_server) as here,
+        here.database() as url,
+        counted(postgres_server, url) as log,
+    ):
+        asyncio.run(run(url, "SELECT 1"))
+        log.mark()
+        asyncio.run(run(url, "SELECT\n1", "BEGIN", "SELECT 2", "SELECT 3", "COMMIT", "LISTEN here"))
+        asyncio.run(run(postgres_server.url, "SELECT 4"))
+        assert log.count() == Count(statements=6, transactions=3)

@@ -8,7 +8,7 @@ import time
 
 from dbos import DBOS, DBOSClient, SetWorkflowID
 
-from benchmarks.peers.protocol import Answer, Hang, Question, Watch, digest, serve
+from benchmarks.peers.protocol import Answer, Crew, Hang, Question, Watch, digest, serve
 
 _POLL_S = 0.01
 _done: list[int] = []
@@ -120,4 +120,48 @@ def recover(question: Question) -> Answer:
     return {"entered": float(result)}
 
 
-serve(("dbos",), {"steps": steps, "queue": queue, "recover": recover})
+_crew: list[Crew] = []
+
+
+@DBOS.workflow()
+def short_job(number: int) -> None:
+    """Note that it was run."""
+    _crew[-1].done(number)
+
+
+def fleet_prepare(question: Question) -> Answer:
+    """Create the tables, and a queue whose options are the default ones."""
+    _launch(question["url"])
+    DBOS.register_queue("fleet")
+    DBOS.destroy()
+    return {}
+
+
+def fleet_worker(question: Question) -> Answer:
+    """Work until the runner ends the fleet."""
+    _crew.append(Crew(question))
+    _launch(question["url"])
+    _crew[-1].begin()
+    while not _crew[-1].must_end():
+        time.sleep(0.1)
+    DBOS.destroy()
+    return {}
+
+
+def fleet_send(question: Question) -> Answer:
+    """Queue jobs at a steady rate."""
+    crew = Crew(question)
+    client = DBOSClient(system_database_url=_database(question["url"]))
+    client.enqueue({"queue_name": "fleet", "workflow_name": short_job.__qualname__}, -1)
+    crew.begin()
+    while not crew.may_go():
+        time.sleep(0.01)
+    for number in range(question["jobs"]):
+        client.enqueue({"queue_name": "fleet", "workflow_name": short_job.__qualname__}, number)
+        time.sleep(question["every_s"])
+    client.destroy()
+    return {}
+
+
+_FLEET = {"fleet_prepare": fleet_prepare, "fleet_worker": fleet_worker, "fleet_send": fleet_send}
+serve(("dbos",), {"steps": steps, "queue": queue, "recover": recover, **_FLEET})

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import lash
+from benchmarks.peers.lash.fleet import FLEET
 from benchmarks.peers.lash.latency import LATENCY
 from benchmarks.peers.lash.more import MORE
 from benchmarks.peers.protocol import Answer, Question, Watch, all_turns, digest, serve
@@ -140,5 +141,5 @@ async def queue(question: Question) -> Answer:
     return watch.answer(queued_s=queued_s, done=sorted(_done))
 
 
-TASKS = {"chat": chat, "reopen": reopen, "steps": steps, "queue": queue, **LATENCY, **MORE}
+TASKS = {"chat": chat, "reopen": reopen, "steps": steps, "queue": queue, **LATENCY, **MORE, **FLEET}
 serve(("apsw", "asyncpg"), TASKS, own={"lash": lash.__version__})

@@ -12,7 +12,7 @@ from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 from pgqueuer.types import QueueExecutionMode
 
-from benchmarks.peers.protocol import Answer, Question, Watch, serve
+from benchmarks.peers.protocol import Answer, Crew, Question, Watch, serve
 
 
 async def queue(question: Question) -> Answer:
@@ -43,4 +43,49 @@ async def queue(question: Question) -> Answer:
     return watch.answer(queued_s=queued_s, done=sorted(done))
 
 
-serve(("pgqueuer", "asyncpg"), {"queue": queue})
+async def fleet_prepare(question: Question) -> Answer:
+    """Create the tables."""
+    connection = await asyncpg.connect(question["url"])
+    await Queries(AsyncpgDriver(connection)).install()
+    await connection.close()
+    return {}
+
+
+async def fleet_worker(question: Question) -> Answer:
+    """Work, as `pgq run` does, until the runner ends the fleet."""
+    crew = Crew(question)
+    connection = await asyncpg.connect(question["url"])
+    worker = PgQueuer(AsyncpgDriver(connection))
+
+    @worker.entrypoint("job")
+    async def job(job: Job) -> None:
+        crew.done(int(job.payload or b""))
+
+    running = asyncio.create_task(worker.run())
+    crew.begin()
+    while not crew.must_end():
+        await asyncio.sleep(0.1)
+    worker.shutdown.set()
+    await running
+    await connection.close()
+    return {}
+
+
+async def fleet_send(question: Question) -> Answer:
+    """Queue jobs at a steady rate."""
+    crew = Crew(question)
+    connection = await asyncpg.connect(question["url"])
+    queries = Queries(AsyncpgDriver(connection))
+    await queries.enqueue("job", b"-1")
+    crew.begin()
+    while not crew.may_go():
+        await asyncio.sleep(0.01)
+    for number in range(question["jobs"]):
+        await queries.enqueue("job", str(number).encode())
+        await asyncio.sleep(question["every_s"])
+    await connection.close()
+    return {}
+
+
+_FLEET = {"fleet_prepare": fleet_prepare, "fleet_worker": fleet_worker, "fleet_send": fleet_send}
+serve(("pgqueuer", "asyncpg"), {"queue": queue, **_FLEET})
