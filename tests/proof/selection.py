@@ -28,6 +28,7 @@ SAMPLED: Final = (
 
 LONG: Final = (
     "tests/benchmarks/test_kit.py::test_sides_take_turns",
+    "tests/benchmarks/test_kit.py::test_the_server_counts_statements_and_transactions",
     "tests/cli/test_actions.py",
     "tests/cli/test_backup.py",
     "tests/cli/test_errors.py",
@@ -46,6 +47,7 @@ LONG: Final = (
     "tests/engine/postgres/test_epoch.py",
     "tests/engine/postgres/test_hints.py::test_idle_waiters_cost_less_than_two_round_trips_a_second",
     "tests/engine/postgres/test_pgbouncer.py",
+    "tests/engine/postgres/test_room.py",
     "tests/engine/postgres/test_server.py",
     "tests/engine/test_cancelled_opening.py",
     "tests/proof/concurrency/test_dead_letter_kills.py",

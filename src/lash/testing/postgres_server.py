@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypedDict
@@ -67,11 +67,15 @@ class PostgresServer:
     """A server to test against, started by ``with`` or :meth:`start`, ended by leaving or :meth:`close`.
 
     A private server trades safety for speed and does not wait for the disk; ``durable=True`` makes it keep what it
-    acknowledged even if the machine crashes.
+    acknowledged even if the machine crashes. ``settings`` are further settings of a private server, such as
+    ``{"max_connections": "10"}``.
     """
 
-    def __init__(self, *, durable: bool = False, binaries: Path | None = None) -> None:
+    def __init__(
+        self, *, durable: bool = False, binaries: Path | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.durable = durable
+        self._settings = dict(settings or {})
         named_url = os.environ.get(URL_VARIABLE) if binaries is None else None
         self.private = named_url is None
         """Whether this object owns the server: only then can it be stopped and restarted."""
@@ -213,6 +217,7 @@ class PostgresServer:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
             # An autovacuum holds a transaction open, which holds back the change feed.
             settings["autovacuum_naptime"] = "5min"
+        settings |= self._settings
         arguments = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
         with (directory / "log").open("ab") as log:
             return subprocess.Popen(

@@ -119,6 +119,11 @@ def is_unsent(error: BaseException) -> bool:
     return (refused and isinstance(error, asyncpg.InternalClientError)) or _says_closed(error)
 
 
+def is_server_full(error: BaseException) -> bool:
+    """Return whether the server has no free connection."""
+    return sqlstate_of(error) == _TOO_MANY_CONNECTIONS
+
+
 def is_refused_setting(error: BaseException) -> bool:
     """Return whether a pooler refused a setting in the startup message; a server takes all that lash sends."""
     return sqlstate_of(error) == "08P01" and "startup parameter" in str(error)
@@ -133,7 +138,7 @@ def remedy_for(error: BaseException, phase: FailurePhase) -> Remedy:
     """Decide whether the call may be retried."""
     code = sqlstate_of(error)
     if phase is FailurePhase.CONNECT:
-        connects_later = code == _TOO_MANY_CONNECTIONS or (is_connection_loss(error) and not _is_misconfigured(error))
+        connects_later = is_server_full(error) or (is_connection_loss(error) and not _is_misconfigured(error))
         return Remedy.RETRY if connects_later else Remedy.GIVE_UP
     if code in _ROLLED_BACK or (phase is FailurePhase.STATEMENT and is_unsent(error)):
         return Remedy.RETRY

@@ -41,6 +41,10 @@ class PostgresOptions:
     schema: str = "public"
     """The schema that holds the tables; one schema is one storage."""
     max_size: int = 16
+    """The most connections of this pool. Beyond the first it opens one only if less than 3/4 of the server's are used.
+
+    A worker has one more to listen.
+    """
     min_size: int = 0
     """Connections held open even when idle."""
     acquire_timeout_s: float = 30

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lash.errors import ConfigError
 from lash.postgres.engine.driver import asyncpg
-from lash.postgres.engine.errors import DRIVER_ERRORS, is_refused_setting
+from lash.postgres.engine.errors import DRIVER_ERRORS, is_refused_setting, is_server_full
 from lash.postgres.engine.keepalive import keep_alive, server_keepalive
 from lash.postgres.engine.opening import Opening
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.engine.pooler import switches_backends
+from lash.postgres.engine.room import Room, ServerNearlyFull, has_room
 
 if TYPE_CHECKING:
     # Generic in the stubs, plain classes at run time.
@@ -58,6 +59,9 @@ class Connections:
         self.when_closed: list[Callable[[], None]] = []
         """Called when a connection of lash's own pool was closed, by either side."""
         self._pool = self._make_pool() if pool is None else pool
+        # The connections of a pooler are not the server's.
+        first = options.max_size if options.pooler else max(1, options.min_size)
+        self._room = Room(first, options.max_size, self._count_open) if pool is None else None
         self._returning: set[asyncio.Task[None]] = set()
         self._renew_at = self._next_renewal()
         self._look_again_at = 0.0
@@ -100,12 +104,28 @@ class Connections:
             await self._pool.expire_connections()
         self._queueing += 1
         try:
-            connection = await self._pool.acquire(timeout=self._options.acquire_timeout_s)
+            if self._room is None:
+                return await self._pool.acquire(timeout=self._options.acquire_timeout_s)
+            async with asyncio.timeout(self._options.acquire_timeout_s):
+                connection = await self._acquire_in(self._room)
         finally:
             self._queueing -= 1
-        if self._owned:
-            self._may_be_kept.add(connection)
+        self._may_be_kept.add(connection)
         return connection
+
+    async def _acquire_in(self, room: Room) -> PooledConnection:
+        """Return a connection of lash's own pool; wait for one in use if the server has none to spare."""
+        while True:
+            await room.enter()
+            try:
+                return await self._pool.acquire()
+            except ServerNearlyFull:
+                room.leave()
+            except BaseException as error:
+                room.leave()
+                if not is_server_full(error) or (room.used == 0 and self._pool.get_size() == 0):
+                    raise
+            room.shrink()
 
     def look_elsewhere(self) -> None:
         """Replace each connection at its next use: their server takes no writes any more, and another one may."""
@@ -125,17 +145,31 @@ class Connections:
     async def give_back(self, connection: PooledConnection) -> None:
         """Take back a connection that is idle and whose last statement succeeded."""
         if self._queueing or connection not in self._may_be_kept:
+            if self._room is not None and self._room.is_wanted:
+                await self._look_for_room(self._room, connection)
             await self.release(connection)
             return
         self._kept.append(connection)
         if self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(_KEEP_S, self._release_kept)
 
+    async def _look_for_room(self, room: Room, connection: PooledConnection) -> None:
+        """Let the pool grow if the server has room for a further connection."""
+        with contextlib.suppress(*DRIVER_ERRORS):
+            if await has_room(connection, self._options.connect_timeout_s):
+                room.grow()
+            else:
+                room.shrink()
+
     async def release(self, connection: PooledConnection) -> None:
         """Return a connection to the driver's pool. Its call has its outcome already, so a failure here is ignored."""
         self._may_be_kept.discard(connection)
-        with contextlib.suppress(*DRIVER_ERRORS):
-            await self._pool.release(connection, timeout=_RELEASE_LIMIT_S)
+        try:
+            with contextlib.suppress(*DRIVER_ERRORS):
+                await self._pool.release(connection, timeout=_RELEASE_LIMIT_S)
+        finally:
+            if self._room is not None:
+                self._room.leave()
 
     def return_later(self, returning: Coroutine[None, None, None]) -> None:
         """Return a connection in the background; :meth:`close` waits for it."""
@@ -211,9 +245,25 @@ class Connections:
                 self._pool.terminate()
 
     def _make_pool(self) -> AnyPool:
-        return _make_pool(
-            self._options, self._opening, self._note_closed, set_after_connecting=self._sets_after_connecting
-        )
+        return _make_pool(self._options, self._opening, self._prepare, settings=not self._sets_after_connecting)
+
+    async def _prepare(self, connection: PlainConnection) -> None:
+        """Make a new connection of the pool ready, unless the server can hardly spare it."""
+        keep_alive(connection, self._options)
+        if self._may_be_spared() and not await has_room(connection, self._options.connect_timeout_s):
+            raise ServerNearlyFull
+        connection.add_termination_listener(self._note_closed)
+        if self._sets_after_connecting:
+            await _set(connection, session_settings(self._options), self._options)
+
+    def _count_open(self) -> int:
+        return self._pool.get_size()
+
+    def _may_be_spared(self) -> bool:
+        """Return whether a connection that is being opened is neither the only one nor one of ``min_size``."""
+        others, options = self._pool.get_size(), self._options
+        alone = others == 0 and (self._room is None or self._room.used <= 1)
+        return not alone and others >= options.min_size and not options.pooler
 
     def _note_closed(self, _connection: object) -> None:
         for callback in self.when_closed:
@@ -258,24 +308,21 @@ def check_server(*, major: int, encoding: str, address: str) -> None:
 
 
 def _make_pool(
-    options: PostgresOptions, opening: Opening, when_closed: Callable[[object], None], *, set_after_connecting: bool
+    options: PostgresOptions,
+    opening: Opening,
+    prepare: Callable[[PlainConnection], Coroutine[None, None, None]],
+    *,
+    settings: bool,
 ) -> AnyPool:
+    """Return a pool whose connections get their settings when they are opened, or only their name."""
     name = {"application_name": options.application_name}
-    settings = session_settings(options)
-
-    async def prepare(connection: PlainConnection) -> None:
-        keep_alive(connection, options)
-        connection.add_termination_listener(when_closed)
-        if set_after_connecting:
-            await _set(connection, settings, options)
-
     return asyncpg.create_pool(
         options.dsn,
         min_size=options.min_size,
         max_size=options.max_size,
         max_inactive_connection_lifetime=options.idle_lifetime_s,
         timeout=options.connect_timeout_s,
-        server_settings=name if set_after_connecting else name | settings,
+        server_settings=name | session_settings(options) if settings else name,
         connect=opening.connect,
         init=prepare,
         reset=_do_not_reset,

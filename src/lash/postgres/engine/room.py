@@ -1,0 +1,109 @@
+"""How many connections a pool may use on a server that many programs share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lash.postgres.engine.driver import asyncpg
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    AnyConnection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
+
+_PATIENCE_S: Final = 0.05
+"""A further connection is opened if no call has ended for this long; while calls end, they look for room first."""
+_PAUSE_S: Final = 5.0
+"""How long a pool that found the server nearly full opens no further connection."""
+_HAS_ROOM: Final = """\
+SELECT 4 * count(*) <= 3 * (
+        current_setting('max_connections')::integer
+        - current_setting('superuser_reserved_connections')::integer
+        - coalesce(current_setting('reserved_connections', true)::integer, 0)
+    )
+FROM pg_stat_activity
+WHERE backend_type = 'client backend'"""
+"""A quarter is left for the first connections of programs that start later."""
+
+
+class ServerNearlyFull(Exception):
+    """A further connection of a pool was given up, because other programs may need it more."""
+
+
+async def has_room(connection: AnyConnection, timeout_s: float) -> bool:
+    """Return whether at most three quarters of the server's connections are in use."""
+    return bool(await connection.fetchval(_HAS_ROOM, timeout=timeout_s))
+
+
+class Room:
+    """Admits as many calls to a pool as it may have connections, and lets that number grow one by one.
+
+    A pool may always have one connection. A further one is for calls that wait, and only while the server has room, so
+    a fleet of any size runs on what the server has.
+    """
+
+    def __init__(self, first: int, most: int, connected: Callable[[], int]) -> None:
+        self._limit = first
+        self._most = most
+        self._connected = connected
+        self._no_growth_until = 0.0
+        self._left_at = 0.0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.used = 0
+
+    async def enter(self) -> None:
+        """Wait for a place and take it."""
+        while self.used >= self._limit:
+            place = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
+            try:
+                await asyncio.wait({place}, timeout=_PATIENCE_S)
+            except asyncio.CancelledError:
+                if place.done():
+                    self._admit()
+                else:
+                    self._waiting.remove(place)
+                raise
+            if not place.done():
+                self._waiting.remove(place)
+                if self.may_grow and time.monotonic() - self._left_at >= _PATIENCE_S:
+                    self._limit += 1
+        self.used += 1
+
+    def leave(self) -> None:
+        """Give back a place."""
+        self.used -= 1
+        self._left_at = time.monotonic()
+        self._admit()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether calls wait for a place that a further connection would give them."""
+        return bool(self._waiting) and self.may_grow
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a further connection may be opened: one at a time, and none soon after the server had no room."""
+        return (
+            self._limit < self._most and self._limit <= self._connected() and time.monotonic() > self._no_growth_until
+        )
+
+    def grow(self) -> None:
+        """Admit one more."""
+        self._limit += 1
+        self._admit()
+
+    def shrink(self) -> None:
+        """Admit no more than use the connections that the pool has; one is always admitted."""
+        self._limit = max(1, self._connected())
+        self._no_growth_until = time.monotonic() + _PAUSE_S
+
+    def _admit(self) -> None:
+        """Wake the first that waits; it checks again whether there is a place."""
+        with contextlib.suppress(IndexError):
+            self._waiting.popleft().set_result(None)

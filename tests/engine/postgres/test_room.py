@@ -1,0 +1,118 @@
+"""Pools of many programs on a server with few connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+import lash
+from lash.postgres.engine.room import Room
+from lash.testing.postgres_server import PostgresServer, find_binaries
+from tests.backends import run_sql
+from tests.engine.postgres.kit import RUNNING, Item, opened, raw_connection, until_count
+
+_WORKERS = 3
+_BY_USER = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1"
+_ABOVE = f"SELECT greatest(0, count(*) - {2 * (_WORKERS + 1)}) FROM pg_stat_activity WHERE usename = $1"
+
+
+@pytest.fixture(scope="module")
+def small_server() -> Iterator[PostgresServer]:
+    """A server with nine connections for ordinary users, and three for superusers."""
+    with PostgresServer(settings={"max_connections": "12"}, binaries=find_binaries()) as server:
+        yield server
+
+
+def _ordinary_url(server: PostgresServer) -> str:
+    run_sql(
+        server.url,
+        "CREATE ROLE ordinary LOGIN PASSWORD 'secret'",
+        "GRANT ALL ON SCHEMA public TO ordinary",
+    )
+    return f"postgresql://ordinary:secret@{server.url.rpartition('@')[2]}"
+
+
+def _worker(url: str, *, worker: bool) -> lash.App:
+    app = lash.App(url, worker=worker)
+
+    @app.agent
+    async def slow(turn: lash.Turn) -> str:
+        await turn.step("wait", asyncio.sleep, 0.01)
+        return f"reply to {turn.text}"
+
+    return app
+
+
+async def test_workers_with_default_options_share_the_connections_of_a_small_server(
+    small_server: PostgresServer,
+) -> None:
+    """Three workers and a caller answer 24 conversations with two connections each: one of them listens."""
+    url = _ordinary_url(small_server)
+    async with contextlib.AsyncExitStack() as stack:
+        watcher = await stack.enter_async_context(raw_connection(small_server.url))
+        for _ in range(_WORKERS):
+            await stack.enter_async_context(_worker(url, worker=True))
+        caller = await stack.enter_async_context(_worker(url, worker=False))
+        asking = asyncio.create_task(caller.session("first").ask("hello"))
+        await until_count(watcher, _BY_USER, "ordinary", 2 * (_WORKERS + 1))
+        await asking
+
+        async def converse(number: int) -> None:
+            for said in ("one", "two"):
+                assert await caller.session(f"s{number}").ask(said, timeout_s=60) == f"reply to {said}"
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(24):
+                group.create_task(converse(number))
+        await until_count(watcher, _ABOVE, "ordinary", 0)
+
+
+async def test_a_pool_waits_for_its_own_connection_while_the_server_is_nearly_full(
+    small_server: PostgresServer,
+) -> None:
+    """Eight calls at once use one connection, because other programs have three quarters of the others."""
+    async with contextlib.AsyncExitStack() as stack:
+        watcher = await stack.enter_async_context(raw_connection(small_server.url))
+        for _ in range(6):
+            await stack.enter_async_context(raw_connection(small_server.url))
+        database = await stack.enter_async_context(opened(small_server.url, application_name="polite"))
+        calls = [asyncio.create_task(database.read_one(Item, "sleep", 0.01)) for _ in range(8)]
+        assert await asyncio.gather(*calls) == [Item(1, 2)] * 8
+        assert await watcher.fetchval(RUNNING, "polite") == 1
+
+
+async def test_a_full_server_leaves_a_pool_the_connection_that_it_has(small_server: PostgresServer) -> None:
+    """A refused further connection is no error: the call waits for the pool's own one."""
+    async with contextlib.AsyncExitStack() as stack:
+        database = await stack.enter_async_context(opened(small_server.url))
+        for _ in range(11):
+            await stack.enter_async_context(raw_connection(small_server.url))
+        calls = [asyncio.create_task(database.read_one(Item, "sleep", 0.01)) for _ in range(4)]
+        assert await asyncio.gather(*calls) == [Item(1, 2)] * 4
+
+
+async def test_a_cancelled_call_passes_its_place_on() -> None:
+    """Of two calls that wait for the only place, the second gets it if the first is cancelled."""
+    room = Room(1, 1, lambda: 1)
+    await room.enter()
+    first, second = asyncio.create_task(room.enter()), asyncio.create_task(room.enter())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    room.leave()
+    first.cancel()
+    await asyncio.wait_for(second, 5)
+    assert first.cancelled()
+    assert room.used == 1
+
+
+async def test_a_call_does_not_wait_for_a_long_one(small_server: PostgresServer) -> None:
+    """A call that finds all connections in long use gets a further one."""
+    async with opened(small_server.url) as database:
+        long = asyncio.create_task(database.read_one(Item, "sleep", 20))
+        await asyncio.sleep(0.05)
+        assert await asyncio.wait_for(database.read_one(Item, "one"), 10) == Item(1, 2)
+        assert not long.done()
+        long.cancel()
