@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
@@ -185,3 +186,74 @@ async def _see(storage: Storage, seen: str) -> Seen:
         case _:
             await session.commit(commit(1, node("b", "a")))
             return Seen(2, "b")
+
+
+async def _appended(session: Session, recorder: Recorder, *names: str) -> list[str]:
+    """Append nodes and return the statements that ran."""
+    recorder.take()
+    await session.append([node(name) for name in names])
+    return recorder.take()
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_a_sqlite_append_does_not_grow_with_history(
+    sqlite: URLHarness, recorder: Recorder, backend_name: str
+) -> None:
+    """An append is one transaction of the same statements at 10 and at 2,000 stored nodes."""
+    storage = await sqlite.open(on_statement=recorder)
+    session = await created(storage)
+    await session.append([node(f"n{number}") for number in range(10)])
+    small = await _appended(session, recorder, "few")
+    await session.append([node(f"m{number}") for number in range(2_000)])
+    assert await _appended(session, recorder, "many") == small
+    assert (small.count("commit"), len(small)) == (1, 7)
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+@pytest.mark.parametrize("count", [1, 200])
+async def test_a_postgres_append_is_one_statement(
+    postgres: PostgresHarness, recorder: Recorder, backend_name: str, count: int
+) -> None:
+    """On a storage that has never seen the session it is one round trip, however many nodes it has."""
+    await started(await postgres.open())
+    storage = await postgres.open(on_statement=recorder)
+    names = [f"n{number}" for number in range(count)]
+    assert await _appended(storage.session("s"), recorder, *names) == ["append_apply"]
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+async def test_postgres_appends_to_one_session_share_statements(
+    postgres: PostgresHarness, recorder: Recorder, backend_name: str
+) -> None:
+    """Four appends of each of 32 callers take at most 16 statements, and none of them a second try."""
+    storage = await postgres.open(on_statement=recorder)
+    session = await created(storage)
+    recorder.take()
+
+    async def caller(name: str) -> None:
+        for number in range(4):
+            await session.append([node(f"{name}-{number}")])
+
+    await asyncio.gather(*(caller(f"c{number}") for number in range(32)))
+    names = recorder.take()
+    assert set(names) == {"append_apply"}
+    assert len(names) <= 16
+    assert await session.revision() == 128
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_sqlite_appends_to_one_session_share_transactions(
+    sqlite: URLHarness, recorder: Recorder, backend_name: str
+) -> None:
+    """Four appends of each of 32 callers take at most a quarter as many transactions."""
+    storage = await sqlite.open(on_statement=recorder)
+    session = await created(storage)
+    recorder.take()
+
+    async def caller(name: str) -> None:
+        for number in range(4):
+            await session.append([node(f"{name}-{number}")])
+
+    await asyncio.gather(*(caller(f"c{number}") for number in range(32)))
+    assert recorder.take().count("commit") <= 32
+    assert await session.revision() == 128

@@ -272,20 +272,20 @@ RESULT_TEXT = '{"revision":8,"checkpoint_ref":"' + "c" * 64 + '","manifest":{"co
 
 def test_a_repeated_commit_gets_the_first_result() -> None:
     """The same content under the same turn returns the stored result."""
-    assert replay(SESSION, "turn-1", TurnRow("hash", RESULT_TEXT), "hash") == RESULT
+    assert replay(SESSION, "turn-1", TurnRow("hash", RESULT_TEXT), "hash", CommitResult) == RESULT
 
 
 def test_other_content_under_the_same_turn_is_a_conflict() -> None:
     """A turn is committed with one content only; the error names session and turn."""
     with pytest.raises(TurnConflict) as caught:
-        replay(SESSION, "turn-1", TurnRow("hash", RESULT_TEXT), "other")
+        replay(SESSION, "turn-1", TurnRow("hash", RESULT_TEXT), "other", CommitResult)
     assert (caught.value.session_id, caught.value.turn_id) == (SESSION, "turn-1")
 
 
 def test_an_unreadable_result_is_corrupt_data() -> None:
     """An unreadable stored result is damage, never absence."""
     with pytest.raises(CorruptData, match="the result of turn 'turn-1'"):
-        replay(SESSION, "turn-1", TurnRow("hash", '{"revision":"eight"}'), "hash")
+        replay(SESSION, "turn-1", TurnRow("hash", '{"revision":"eight"}'), "hash", CommitResult)
 
 
 @pytest.mark.parametrize(

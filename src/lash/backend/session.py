@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from lash.base.compression import BlobRef
 from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.errors import BlobNotFound, NodeNotFound
 from lash.model.session.checkpoint import Checkpoint
-from lash.model.session.commit import Commit, CommitResult
+from lash.model.session.commit import AppendResult, Commit, CommitResult
 from lash.model.session.node import Node
 from lash.model.session.session import (
     ActivePath,
@@ -23,6 +23,7 @@ from lash.model.session.session import (
     SessionRelation,
     VacuumReport,
 )
+from lash.plan.session.append import plan_append, prepare_append
 from lash.plan.session.checkpoint import check_ref, decode_checkpoint, decode_component
 from lash.plan.session.commit import CommitRules, plan_commit, prepare_commit
 from lash.plan.session.fork import existing_fork, fork_point, prepare_fork
@@ -155,6 +156,12 @@ class BoundSession:
     async def commit(self, commit: Commit) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules)
         result = await self._rows.commit(prepared, partial(plan_commit, prepared))
+        self._hints.notify(process=False, changed=self._session_id)
+        return result
+
+    async def append(self, nodes: Sequence[Node], *, turn_id: str | None = None) -> AppendResult:
+        prepared = prepare_append(nodes, self._session_id, turn_id, self._rules)
+        result = await self._rows.append(prepared, partial(plan_append, prepared))
         self._hints.notify(process=False, changed=self._session_id)
         return result
 

@@ -159,6 +159,7 @@ from lash.model.session.checkpoint import CheckpointDraft as CheckpointDraft
 from lash.model.session.checkpoint import CheckpointManifest as CheckpointManifest
 from lash.model.session.checkpoint import TurnState as TurnState
 from lash.model.session.commit import Append as Append
+from lash.model.session.commit import AppendResult as AppendResult
 from lash.model.session.commit import Commit as Commit
 from lash.model.session.commit import CommitBudget as CommitBudget
 from lash.model.session.commit import CommitResult as CommitResult

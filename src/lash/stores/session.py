@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from lash.base.compression import BlobRef
 from lash.model.session.checkpoint import Checkpoint
-from lash.model.session.commit import Commit, CommitResult
+from lash.model.session.commit import AppendResult, Commit, CommitResult
 from lash.model.session.node import Node
 from lash.model.session.session import (
     CreatedSession,
@@ -21,6 +21,7 @@ from lash.model.session.session import (
 )
 
 if TYPE_CHECKING:
+    from lash.plan.session.append import AppendDecision, AppendFacts, PreparedAppend
     from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
     from lash.plan.session.commit import CommitDecision, CommitFacts, PreparedCommit
     from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+DecideAppend: TypeAlias = "Callable[[AppendFacts], AppendDecision]"
 DecideCommit: TypeAlias = "Callable[[CommitFacts], CommitDecision]"
 DecideFork: TypeAlias = "Callable[[SourceRow, Sequence[InheritedRun]], ForkPoint]"
 
@@ -105,6 +107,24 @@ class Session(Protocol):
         Repeating a commit that carries a turn id is always safe: it returns the first result and writes nothing
         again, also when the head has moved on, when the lease is gone, and when both run at once. The repeat still
         releases the lease that ``release`` names, if it holds.
+        """
+        ...
+
+    async def append(self, nodes: Sequence[Node], *, turn_id: str | None = None) -> AppendResult:
+        """Add nodes below the current leaf, whatever it is, atomically and durably; the last becomes the leaf.
+
+        The caller needs neither the revision nor the leaf, and no number of concurrent callers makes it fail. Each node
+        follows the one before it, and the first follows the leaf; their ``parent_node_id`` must be None. Every append
+        is one revision. Configuration, frames, checkpoint and usage stay as they are; on a session without a commit
+        they are the defaults. Like a commit without a fence, an append is independent of the session's lease.
+
+        An append that begins after another one was acknowledged comes after it on the path, and callers of one
+        storage are acknowledged in the order of the path.
+
+        Repeating an append that carries a turn id is always safe: it returns the first result and writes nothing
+        again; other content under the turn id raises TurnConflict. A node id that is taken raises NodeConflict. So a
+        caller without a turn id may repeat an append of unknown outcome with the same node ids: the repeat never
+        writes the nodes twice, and NodeConflict means that the first one was written.
         """
         ...
 
@@ -262,6 +282,10 @@ class SessionRows(Protocol):
 
     async def commit(self, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
         """Write the commit and release its lease, or only release the lease if the decision is a replay."""
+        ...
+
+    async def append(self, prepared: PreparedAppend, decide: DecideAppend) -> AppendResult:
+        """Write the append below the leaf, or nothing if the decision is a replay."""
         ...
 
     async def tombstone(

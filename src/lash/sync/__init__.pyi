@@ -46,7 +46,7 @@ from lash.model.process.process import (
 )
 from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, ClaimTurnOutcome, DeadLetter, Enqueued
 from lash.model.session.checkpoint import Checkpoint
-from lash.model.session.commit import Commit, CommitBudget, CommitResult
+from lash.model.session.commit import AppendResult, Commit, CommitBudget, CommitResult
 from lash.model.session.message import AttachmentRef, Message
 from lash.model.session.node import Node
 from lash.model.session.session import (
@@ -1020,6 +1020,22 @@ class Session:
         Repeating a commit that carries a turn id is always safe: it returns the first result and writes nothing
         again, also when the head has moved on, when the lease is gone, and when both run at once. The repeat still
         releases the lease that ``release`` names, if it holds.
+        """
+    def append(self, nodes: Sequence[Node], *, turn_id: str | None = None) -> AppendResult:
+        """Add nodes below the current leaf, whatever it is, atomically and durably; the last becomes the leaf.
+
+        The caller needs neither the revision nor the leaf, and no number of concurrent callers makes it fail. Each node
+        follows the one before it, and the first follows the leaf; their ``parent_node_id`` must be None. Every append
+        is one revision. Configuration, frames, checkpoint and usage stay as they are; on a session without a commit
+        they are the defaults. Like a commit without a fence, an append is independent of the session's lease.
+
+        An append that begins after another one was acknowledged comes after it on the path, and callers of one
+        storage are acknowledged in the order of the path.
+
+        Repeating an append that carries a turn id is always safe: it returns the first result and writes nothing
+        again; other content under the turn id raises TurnConflict. A node id that is taken raises NodeConflict. So a
+        caller without a turn id may repeat an append of unknown outcome with the same node ids: the repeat never
+        writes the nodes twice, and NodeConflict means that the first one was written.
         """
     def meta(self) -> SessionMeta:
         """Return the metadata."""

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from tests.proof.contention.history import (
+    ANY,
     AcquireAct,
     Act,
     AppendAct,
@@ -89,7 +90,8 @@ def _publishing(typed: TypedOperation[CommitAct]) -> Call[Head]:
 
     def publish(head: Head) -> tuple[Head, ...]:
         fits = head[0] == act.expected and (not act.nodes or head[1] == act.seen_leaf)
-        return ((act.expected + 1, act.nodes[-1] if act.nodes else head[1]),) if fits else ()
+        after = (head[0] + 1, act.nodes[-1] if act.nodes else head[1])
+        return (after,) if fits or act.expected == ANY else ()
 
     return Call(typed.operation.start, typed.operation.end, publish)
 
@@ -125,10 +127,11 @@ def _effective(made: Sequence[TypedOperation[CommitAct]]) -> dict[str, list[Type
         answered = [typed for typed in tries if typed.is_ok]
         if answered:
             first = min(answered, key=lambda typed: typed.operation.end or 0)
+            below = ANY if first.act.revision is None else first.act.revision - 1
             turns[turn] = [
                 typed
                 for typed in tries
-                if typed.act.expected + 1 == first.act.revision and not first.operation.ended_before(typed.operation)
+                if typed.act.expected in (ANY, below) and not first.operation.ended_before(typed.operation)
             ] or [first]
     return turns
 
@@ -157,7 +160,7 @@ def _turns(session: str, made: Sequence[TypedOperation[CommitAct]], kept: Stored
 def _line(session: str, made: Sequence[TypedOperation[CommitAct]], kept: StoredSession) -> Iterator[Violation]:
     """Compare the stored nodes with those of the turns, in order."""
     acts = {
-        (turn, typed.act.expected + 1): typed.act
+        (turn, kept.turns.get(turn) if typed.act.expected == ANY else typed.act.expected + 1): typed.act
         for turn, tries in _effective(made).items()
         for typed in reversed(tries)
     }

@@ -117,6 +117,13 @@ class Client:
         """Commit without the lease, if no other client is first."""
         await self._publish(await self._next_commit(await self._session()))
 
+    async def add(self) -> None:
+        """Append a node to a session, whatever its head, sometimes twice at once."""
+        session, turn_id = self._storage.session(await self._session()), self._unique()
+        nodes = [node(new_id(), text="", role=Role.ASSISTANT) for _ in range(self._chance.randint(1, 2))]
+        times = 2 if self._chance.random() < 0.2 else 1
+        await asyncio.gather(*(session.append(nodes, turn_id=turn_id) for _ in range(times)))
+
     async def look(self) -> None:
         await self._storage.session(await self._session()).head()
 
@@ -224,6 +231,7 @@ _ACTS: Final[tuple[Act, ...]] = (
     Client.enqueue,
     Client.turn,
     Client.publish,
+    Client.add,
     Client.look,
     Client.start,
     Client.meddle,
@@ -232,4 +240,4 @@ _ACTS: Final[tuple[Act, ...]] = (
     Client.resolve,
     Client.emit,
 )
-_WEIGHTS: Final = (15, 15, 25, 12, 10, 4, 6, 12, 6, 4, 2)
+_WEIGHTS: Final = (15, 15, 25, 12, 12, 10, 4, 6, 12, 6, 4, 2)

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,10 @@ class _Act(msgspec.Struct, frozen=True, kw_only=True, tag_field="did"):
     """The request; the fields with a default are the result."""
 
 
+ANY: Final = -1
+"""The expected revision of an append: it takes any, and its leaf."""
+
+
 class CommitAct(_Act, frozen=True, kw_only=True, tag="commit"):
     """Publish a head: ``nodes`` after the leaf that was read, for the consumed inputs.
 
@@ -42,7 +46,7 @@ class CommitAct(_Act, frozen=True, kw_only=True, tag="commit"):
     session: str
     turn: str
     expected: int
-    seen_leaf: str | None
+    seen_leaf: str | None = None
     nodes: tuple[str, ...]
     consumed: tuple[str, ...] = ()
     fencing: int | None = None

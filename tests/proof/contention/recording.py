@@ -23,6 +23,7 @@ from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Resolution, ResolveAnswer
 from lash.stores.storage import Storage
 from tests.proof.contention.history import (
+    ANY,
     AcquireAct,
     Act,
     AppendAct,
@@ -134,6 +135,18 @@ class _Session(_Noun):
             self._inner.commit(commit),
             lambda result: msgspec.structs.replace(act, revision=result.revision),
         )
+
+    async def append(self, nodes: Sequence[lash.model.Node], *, turn_id: str | None = None) -> lash.model.AppendResult:
+        """An append is a commit to whatever revision and leaf it finds; the result names them."""
+        ids = tuple(node.node_id for node in nodes)
+        act = CommitAct(session=self._inner.session_id, turn=str(turn_id), expected=ANY, nodes=ids)
+
+        def answer(result: lash.model.AppendResult) -> Act:
+            return msgspec.structs.replace(
+                act, expected=result.revision - 1, seen_leaf=result.parent_node_id, revision=result.revision
+            )
+
+        return await self._call(act, self._inner.append(nodes, turn_id=turn_id), answer)
 
 
 class _Queue(_Noun):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import UnsetType
@@ -12,9 +13,10 @@ from msgspec import UnsetType
 from lash.base.compression import BlobRef
 from lash.model.queue import ClaimCompletion
 from lash.model.session.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest
-from lash.model.session.commit import Append, Commit, CommitResult, ReplaceFull
+from lash.model.session.commit import Append, AppendResult, Commit, CommitResult, ReplaceFull
 from lash.model.session.frame import AgentFrame
-from lash.model.session.node import Graph, Node
+from lash.model.session.message import Role
+from lash.model.session.node import Graph, MessageEntry, Node
 from lash.model.session.session import (
     CreatedSession,
     ForkRelation,
@@ -27,6 +29,9 @@ from lash.model.session.usage import TokenUsage, UsageEntry
 from tests.proof.model import lease_model
 from tests.proof.model.base_model import Sessions, SessionState
 from tests.proof.model.kit import Refused
+
+NO_STATE: Final = BlobRef(hashlib.sha256(b"lash.checkpoint.v1\0{}").hexdigest())
+"""The ref of a checkpoint that was never given a state."""
 
 
 @dataclasses.dataclass
@@ -65,6 +70,8 @@ class History:
     saved: Saved | None = None
     usage: list[UsageEntry] = dataclasses.field(default_factory=list)
     turns: dict[str, tuple[Commit, CommitResult]] = dataclasses.field(default_factory=dict)
+    appended: dict[str, tuple[list[tuple[Role, str]], AppendResult]] = dataclasses.field(default_factory=dict)
+    """The turns that are appends."""
     fork: ForkRelation | None = None
 
     def live(self) -> dict[str, Placed]:
@@ -163,6 +170,8 @@ class Histories:
     def commit(self, commit: Commit, made: CommitResult | None) -> CommitResult:
         """Say what a commit does, in the order of checks that callers rely on."""
         state, history = self.sessions.need(commit.session_id), self.of(commit.session_id)
+        if commit.turn_id in history.appended:
+            raise Refused("TurnConflict", session_id=commit.session_id, turn_id=commit.turn_id)
         if commit.turn_id in history.turns:
             first, result = history.turns[commit.turn_id]
             if not _same_content(first, commit):
@@ -184,6 +193,30 @@ class Histories:
             history.turns[commit.turn_id] = (commit, result)
         self.settle(commit)
         self._release(commit)
+        return result
+
+    def append(self, session_id: str, nodes: list[Node], turn_id: str | None) -> AppendResult:
+        """Say what an append does: nodes behind the leaf, and nothing else."""
+        state, history = self.sessions.need(session_id), self.of(session_id)
+        said = _said(nodes)
+        if turn_id in history.turns or history.appended.get(turn_id or "", (said,))[0] != said:
+            raise Refused("TurnConflict", session_id=session_id, turn_id=turn_id)
+        if turn_id in history.appended:
+            return history.appended[turn_id][1]
+        for node in nodes:
+            if node.node_id in history.nodes:
+                raise Refused("NodeConflict", session_id=session_id, node_id=node.node_id)
+        state.revision += 1
+        result = AppendResult(revision=state.revision, parent_node_id=history.leaf)
+        for node in nodes:
+            placed = msgspec.structs.replace(node, parent_node_id=history.leaf)
+            history.nodes[node.node_id] = Placed(placed, history)
+            history.leaf = state.leaf_node_id = node.node_id
+        if history.saved is None:
+            history.saved = Saved(NO_STATE, CheckpointManifest(), {}, {}, SessionConfig(), (), None, 0)
+        history.saved = dataclasses.replace(history.saved, updated_at_ms=self.sessions.now_ms)
+        if turn_id is not None:
+            history.appended[turn_id] = (said, result)
         return result
 
     def _check(self, commit: Commit, state: SessionState) -> None:
@@ -285,6 +318,12 @@ def hash_of(content: bytes) -> BlobRef:
 
 def _nothing(_commit: Commit) -> None:
     """What a commit does without queue and attachments."""
+
+
+def _said(nodes: Sequence[Node]) -> list[tuple[Role, str]]:
+    """Return what a repeated append must have in common with the first one."""
+    messages = [node.entry.message for node in nodes if isinstance(node.entry, MessageEntry)]
+    return [(message.role, message.parts[0].content) for message in messages]
 
 
 def _head(state: SessionState, history: History, saved: Saved) -> SessionHead:

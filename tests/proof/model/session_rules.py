@@ -13,8 +13,9 @@ from msgspec import UNSET, UnsetType
 from lash.base.compression import BlobRef
 from lash.model.queue import ClaimCompletion
 from lash.model.session.checkpoint import CheckpointDraft, TurnState
-from lash.model.session.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
+from lash.model.session.commit import Append, AppendResult, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.session.frame import AgentFrame
+from lash.model.session.message import Role
 from lash.model.session.node import Node
 from lash.model.session.session import ActivePath, CreatedSession, FullGraph, SessionConfig, SessionMeta
 from lash.model.session.usage import TokenUsage, UsageEntry
@@ -59,6 +60,7 @@ class SessionRules(LeaseRules):
         self.histories.settle = self.settle
         self._made = 0
         self._turns: list[Commit] = []
+        self._append_turns: list[tuple[str, list[Node], str]] = []
 
     @action(
         16,
@@ -126,6 +128,43 @@ class SessionRules(LeaseRules):
         }
         # The ids of deleted blobs do not come back, so a repeat of another session's turn would need them.
         self.commit_it("repeat", msgspec.structs.replace(commit, **changes[how]))
+
+    @action(
+        8,
+        session_id=session_ids,
+        size=st.integers(1, 3),
+        place=places,
+        turn=st.booleans(),
+        taken=st.sampled_from((False,) * 6 + (True,)),
+    )
+    def append(self, session_id: str, size: int, place: int, turn: bool, taken: bool) -> None:  # noqa: FBT001
+        history = self._history(session_id)
+        nodes = [node(f"n{self._number()}", role=Role.USER if place % 2 else Role.ASSISTANT) for _ in range(size)]
+        if taken and history.nodes:
+            nodes.append(node(_pick([*history.nodes], place, "")))
+        turn_id = f"t{self._number()}" if turn else None
+        if self._append_nodes(session_id, nodes, turn_id) is not None and turn_id is not None:
+            self._append_turns.insert(0, (session_id, nodes, turn_id))
+
+    @action(
+        3,
+        when=lambda self: self._append_turns,
+        which=st.sampled_from((0, 0, 0, 1, 3)),
+        how=st.sampled_from(("same", "same", "other ids", "other text", "commit")),
+    )
+    def repeat_append(self, which: int, how: str) -> None:
+        session_id, nodes, turn_id = self._append_turns[which % len(self._append_turns)]
+        if how == "commit":
+            state = self.sessions.live.get(session_id)
+            revision = 0 if state is None else state.revision
+            self.commit_it("repeat", Commit(session_id=session_id, expected_revision=revision, turn_id=turn_id))
+            return
+        changed = {
+            "same": nodes,
+            "other ids": [msgspec.structs.replace(each, node_id=f"n{self._number()}") for each in nodes],
+            "other text": [node(each.node_id, text="other") for each in nodes],
+        }
+        self._append_nodes(session_id, changed[how], turn_id)
 
     @action(2, session_id=session_ids, place=places, size=st.integers(1, 2))
     def tombstone(self, session_id: str, place: int, size: int) -> None:
@@ -257,6 +296,14 @@ class SessionRules(LeaseRules):
             name,
             lambda side: side.storage.session(commit.session_id).commit(side.own(commit)),
             lambda got: self.histories.commit(commit, got),
+        )
+
+    def _append_nodes(self, session_id: str, nodes: list[Node], turn_id: str | None) -> AppendResult | None:
+        self.touched = session_id
+        return self.step(
+            "append",
+            lambda side: side.storage.session(session_id).append(nodes, turn_id=turn_id),
+            lambda _: self.histories.append(session_id, nodes, turn_id),
         )
 
     def settle(self, commit: Commit) -> None:

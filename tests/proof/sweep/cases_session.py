@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lash.backend.liveness import current_process
-from lash.errors import RevisionConflict
+from lash.errors import NodeConflict, RevisionConflict
 from lash.model.lease import Lease, LeaseFence, LeaseOwner
 from lash.model.queue import Boundary
 from lash.model.session.commit import Commit, ReplaceFull
@@ -141,6 +141,19 @@ CASES: tuple[AnyCase, ...] = (
         ground=replacing,
         call=lambda storage, turn: storage.session("s").commit(turn),
         again=RevisionConflict,
+    ),
+    Case(
+        method="Session.append",
+        ground=branched,
+        call=lambda storage, _: storage.session("s").append([node("d"), node("e")], turn_id="t"),
+        again=Again.SAME,
+    ),
+    Case(
+        method="Session.append",
+        variant="without turn",
+        ground=branched,
+        call=lambda storage, _: storage.session("s").append([node("d"), node("e")]),
+        again=NodeConflict,
     ),
     Case(
         method="Session.save_meta",

@@ -11,7 +11,6 @@ from lash.base.limits import check_digest
 from lash.errors import CorruptData
 from lash.model.queue import Batch, BatchDraft
 from lash.model.session.checkpoint import FRAME_PREFIX, CheckpointManifest, TurnState
-from lash.model.session.commit import CommitResult
 from lash.model.session.session import SessionConfig
 from lash.plan.queue.dead_letter import DeadLetterRow, decode_dead_letter
 from lash.plan.queue.queue import BatchRow, decode_batch, encode_batch
@@ -20,6 +19,7 @@ from lash.plan.session.frame import FrameRow, decode_frames
 from lash.plan.session.kind import stored_kind
 from lash.plan.session.node import PathRow, decode_node, user_text
 from lash.plan.session.session import MetaRow, decode_meta
+from lash.plan.session.turn import check_result
 
 _ANY: str = "any"
 """Stands for the session of a batch, which its row names by a number."""
@@ -87,7 +87,7 @@ def _unpack(row: Columns, name: str) -> bytes:
 
 def check_turn(row: Columns) -> None:
     """Raise CorruptData if the result of a turn cannot be read."""
-    decode(text(row, "result"), CommitResult, "its result")
+    check_result(text(row, "result"))
     check_digest("commit_hash", row["commit_hash"])
 
 

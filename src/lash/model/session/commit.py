@@ -76,6 +76,14 @@ class CommitResult(Value, frozen=True, kw_only=True):
     manifest: CheckpointManifest
 
 
+class AppendResult(Value, frozen=True, kw_only=True):
+    """The result of an append; a repeated append returns that of the first one."""
+
+    revision: Count
+    parent_node_id: str | None
+    """The leaf before the append, which the first of the nodes follows."""
+
+
 class CommitBudget(Value, frozen=True, kw_only=True):
     """The largest commit that a storage accepts, checked before its transaction begins."""
 

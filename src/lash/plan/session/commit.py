@@ -37,6 +37,7 @@ from lash.plan.session.checkpoint import EncodedCheckpoint, encode_checkpoint
 from lash.plan.session.frame import FrameRow, encode_frames
 from lash.plan.session.node import (
     EncodedNode,
+    NodePosition,
     Placement,
     StoredNode,
     encode_nodes,
@@ -100,8 +101,7 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_brief(self) -> bool:
         """Whether it is small enough to be written on the event loop: no import, and no replaced graph."""
-        is_small = self.rows <= _BRIEF_ROWS and self.size <= _BRIEF_BYTES
-        return is_small and not isinstance(self.commit.graph, ReplaceFull)
+        return is_small(self.rows, self.size) and not isinstance(self.commit.graph, ReplaceFull)
 
     @property
     def named_nodes(self) -> tuple[str, ...]:
@@ -182,7 +182,7 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
         size=_byte_count(nodes, frames.rows, blobs, config, saved.turn_state),
     )
     require_room(prepared.usage_totals)
-    _check_budget(prepared, rules.budget)
+    check_budget(prepared.rows, prepared.size, rules.budget)
     return prepared
 
 
@@ -201,7 +201,8 @@ def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
     """Decide about a commit to an existing session, or raise the error of the first check that fails."""
     commit = prepared.commit
     if facts.turn is not None and commit.turn_id is not None and prepared.commit_hash is not None:
-        return Replay(result=replay(commit.session_id, commit.turn_id, facts.turn, prepared.commit_hash))
+        result = replay(commit.session_id, commit.turn_id, facts.turn, prepared.commit_hash, CommitResult)
+        return Replay(result=result)
     if commit.fence is not None:
         resource = session_resource(commit.session_id)
         if commit.fence.resource != resource:
@@ -295,11 +296,17 @@ def _check_commit(commit: object, session_id: str) -> None:
         check_integer("replaced_node_count", commit.graph.replaced_node_count, at_least=0)
 
 
-def _check_budget(prepared: PreparedCommit, budget: CommitBudget) -> None:
-    if prepared.rows > budget.max_rows:
-        raise CommitTooLarge("rows", prepared.rows, budget.max_rows)
-    if prepared.size > budget.max_bytes:
-        raise CommitTooLarge("bytes", prepared.size, budget.max_bytes)
+def check_budget(rows: int, size: int, budget: CommitBudget) -> None:
+    """Raise CommitTooLarge if so many rows, or so many bytes, are more than a storage accepts at once."""
+    if rows > budget.max_rows:
+        raise CommitTooLarge("rows", rows, budget.max_rows)
+    if size > budget.max_bytes:
+        raise CommitTooLarge("bytes", size, budget.max_bytes)
+
+
+def is_small(rows: int, size: int) -> bool:
+    """Return whether so many rows of so many bytes may be written on the event loop."""
+    return rows <= _BRIEF_ROWS and size <= _BRIEF_BYTES
 
 
 def _byte_count(
@@ -338,12 +345,19 @@ def _next_head(prepared: PreparedCommit, facts: CommitFacts, placement: Placemen
         position = placement.positions.get(leaf_id) or (None if replace else before.leaf_position(leaf_id))
         if position is None:
             raise NodeNotFound(prepared.commit.session_id, leaf_id)
+    return head_after(before, placement, leaf_id, position, replace=replace)
+
+
+def head_after(
+    before: HeadRow, placement: Placement, leaf_id: str | None, position: NodePosition | None, *, replace: bool = False
+) -> HeadRow:
+    """Return the head of the next revision, with these nodes besides those before it or in their place."""
     texts = [each.node.user_text for each in sorted(placement.nodes, key=lambda each: each.seq)]
     said = [text for text in texts if text is not None]
     has_first = before.user_message_count > 0 and not replace
     return HeadRow(
         session_key=before.session_key,
-        revision=prepared.revision,
+        revision=before.revision + 1,
         committed=True,
         leaf_node_id=leaf_id,
         leaf_segment=None if position is None else position.segment,

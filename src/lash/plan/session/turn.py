@@ -8,23 +8,34 @@ Fields that hold their default are left out too, so that adding a field later do
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from lash.base.codec import decode
 from lash.base.compression import BlobRef
-from lash.errors import TurnConflict
+from lash.errors import CorruptData, TurnConflict
 from lash.model.session.checkpoint import FRAME_PREFIX
-from lash.model.session.commit import Append, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
+from lash.model.session.commit import (
+    Append,
+    AppendResult,
+    Commit,
+    CommitResult,
+    GraphDelta,
+    ReplaceFull,
+    Unchanged,
+)
 from lash.model.session.frame import AgentFrame
 from lash.model.session.node import MessageEntry, Node
 
 _DOMAIN: Final = b"lash.turn-commit.v1\0"
+_APPEND_DOMAIN: Final = b"lash.turn-append.v1\0"
+"""Keeps an append apart from a commit of the same nodes: the two have different results."""
 _EARLIER: Final = "earlier"
 """Stands for any node of an earlier commit, whose id may differ between retries."""
 _encoder: Final = msgspec.json.Encoder(order="sorted")
+Result = TypeVar("Result", CommitResult, AppendResult)
 
 
 class TurnRow(msgspec.Struct, frozen=True, array_like=True):
@@ -53,11 +64,24 @@ def commit_hash(commit: Commit, components: Mapping[str, BlobRef]) -> str:
     return hashlib.sha256(_DOMAIN + _encoder.encode(projection)).hexdigest()
 
 
-def replay(session_id: str, turn_id: str, row: TurnRow, own_hash: str) -> CommitResult:
-    """Return the first result of a repeated commit, or raise TurnConflict if the content differs."""
+def append_hash(nodes: Sequence[Node]) -> str:
+    """Return the identity of an append of these nodes, each of which follows the one before it."""
+    return hashlib.sha256(_APPEND_DOMAIN + _encoder.encode([_content(node) for node in nodes])).hexdigest()
+
+
+def replay(session_id: str, turn_id: str, row: TurnRow, own_hash: str, shape: type[Result]) -> Result:
+    """Return the first result of a repeated commit or append, or raise TurnConflict if the content differs."""
     if row.commit_hash != own_hash:
         raise TurnConflict(session_id, turn_id)
-    return decode(row.result, CommitResult, f"the result of turn {turn_id!r}")
+    return decode(row.result, shape, f"the result of turn {turn_id!r}")
+
+
+def check_result(text: str) -> None:
+    """Raise CorruptData if a stored result is neither that of a commit nor that of an append."""
+    try:
+        decode(text, AppendResult, "its result")
+    except CorruptData:
+        decode(text, CommitResult, "its result")
 
 
 def _frame(frame: AgentFrame, components: Mapping[str, BlobRef]) -> dict[str, object]:
@@ -86,12 +110,14 @@ def _nodes(nodes: tuple[Node, ...]) -> list[dict[str, object]]:
     return [
         {
             "parent": None if node.parent_node_id is None else index.get(node.parent_node_id, _EARLIER),
-            "entry": _entry(node),
-            "agent_frame_id": node.agent_frame_id,
-            "caused_by": node.caused_by,
+            **_content(node),
         }
         for node in nodes
     ]
+
+
+def _content(node: Node) -> dict[str, object]:
+    return {"entry": _entry(node), "agent_frame_id": node.agent_frame_id, "caused_by": node.caused_by}
 
 
 def _entry(node: Node) -> object:

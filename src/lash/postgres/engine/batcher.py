@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from lash.errors import StorageFailure, StoreUnavailable
@@ -31,10 +32,21 @@ Send: TypeAlias = Callable[[Mapping[Hashable, Item]], Awaitable[Mapping[Hashable
 """Sends items in one statement, by key, and returns their answers by key; an item without an answer was refused."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting(Generic[Item, Answer]):
+    """An item that waits for a statement, and the caller's future."""
+
+    key: Hashable
+    item: Item
+    future: asyncio.Future[Answer | None]
+    lane: Hashable
+
+
 class StatementBatcher(Generic[Item, Answer]):
     """Sends items in shared statements. Each item is written whole or not at all; a lone item is sent at once.
 
-    Items of one key never share a statement. ``is_repeatable`` says whether an item may be sent again after its answer
+    Items of one key never share a statement. Items of one lane may, and only one statement of a lane is in flight: the
+    others of the lane wait for its end. ``is_repeatable`` says whether an item may be sent again after its answer
     was lost; all may by default. With ``gather``, callers of the same event loop iteration share the first statement
     too; without it, an item that waits for a lock holds up fewer of them.
     """
@@ -57,20 +69,25 @@ class StatementBatcher(Generic[Item, Answer]):
         self._alone = 0
         """How many items in a row came while no other one waited or was in flight."""
         self._in_flight: dict[object, float] = {}
+        self._busy_lanes: Counter[Hashable] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stuck_timer: asyncio.TimerHandle | None = None
 
-    async def submit(self, key: Hashable, item: Item) -> Answer | None:
+    async def submit(self, key: Hashable, item: Item, lane: Hashable = None) -> Answer | None:
         """Return the answer for one item, None if it was refused; raise the error of its statement."""
         loop = asyncio.get_running_loop()
         self._alone = 0 if self._is_gathering or self._in_flight else self._alone + 1
+        has_gathered = False
         if not self._is_gathering and not self._waiting and self._has_room(loop):
             if self._gathers and self._alone < _ALONE_IN_A_ROW:
                 await self._gather(loop)
-            if not self._waiting:
-                return (await self._send_items({key: item}, loop)).get(key)
+                has_gathered = True
+            if not self._waiting and lane not in self._busy_lanes:
+                return (await self._send_items({key: item}, loop, lane)).get(key)
         future: asyncio.Future[Answer | None] = loop.create_future()
-        self._waiting.append((key, item, future))
+        waiting = _Waiting(key, item, future, lane)
+        # The caller that let others add their items came before them.
+        (self._waiting.appendleft if has_gathered else self._waiting.append)(waiting)
         self._start_next(loop)
         return await future
 
@@ -90,16 +107,18 @@ class StatementBatcher(Generic[Item, Answer]):
         return sum(now - began < _STUCK_S for began in self._in_flight.values()) < _MAX_IN_FLIGHT
 
     async def _send_items(
-        self, items: Mapping[Hashable, Item], loop: asyncio.AbstractEventLoop
+        self, items: Mapping[Hashable, Item], loop: asyncio.AbstractEventLoop, *lanes: Hashable
     ) -> Mapping[Hashable, Answer]:
-        statement = object()
+        statement, busy = object(), {lane for lane in lanes if lane is not None}
         self._in_flight[statement] = loop.time()
+        self._busy_lanes.update(busy)
         # There may be room for another statement.
         self._start_next(loop)
         try:
             return await self._send(items)
         finally:
             del self._in_flight[statement]
+            self._busy_lanes -= Counter(busy)
             self._start_next(loop)
 
     def _start_next(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -126,8 +145,8 @@ class StatementBatcher(Generic[Item, Answer]):
             await self._deliver(waiting, loop)
         finally:
             # However this task ended, no caller is left waiting.
-            for _, _, future in waiting.values():
-                future.cancel()
+            for each in waiting.values():
+                each.future.cancel()
 
     def _take_next(self) -> dict[Hashable, _Waiting[Item, Answer]]:
         """Take the oldest items, one of each key, without those whose callers were cancelled."""
@@ -135,12 +154,12 @@ class StatementBatcher(Generic[Item, Answer]):
         later: list[_Waiting[Item, Answer]] = []
         while self._waiting and len(chosen) < self._limit:
             waiting = self._waiting.popleft()
-            if waiting[2].done():
+            if waiting.future.done():
                 continue
-            if waiting[0] in chosen:
+            if waiting.key in chosen or waiting.lane in self._busy_lanes:
                 later.append(waiting)
             else:
-                chosen[waiting[0]] = waiting
+                chosen[waiting.key] = waiting
         self._waiting.extendleft(reversed(later))
         return chosen
 
@@ -153,15 +172,16 @@ class StatementBatcher(Generic[Item, Answer]):
     ) -> None:
         """Send the items in one statement and give each caller its answer; an earlier one may have been applied."""
         try:
-            answers = await self._send_items({key: item for key, (_, item, _) in waiting.items()}, loop)
+            lanes = (each.lane for each in waiting.values())
+            answers = await self._send_items({key: each.item for key, each in waiting.items()}, loop, *lanes)
         except Exception as error:  # noqa: BLE001 (whatever it is, the callers must get it)
             if may_be_applied and isinstance(error, StoreUnavailable | StorageFailure):
                 error.outcome_unknown = True
             await self._deliver_failed(waiting, error, loop)
             return
-        for key, (_, _, future) in waiting.items():
-            if not future.done():
-                future.set_result(answers.get(key))
+        for key, each in waiting.items():
+            if not each.future.done():
+                each.future.set_result(answers.get(key))
 
     async def _deliver_failed(
         self, waiting: dict[Hashable, _Waiting[Item, Answer]], error: Exception, loop: asyncio.AbstractEventLoop
@@ -170,15 +190,11 @@ class StatementBatcher(Generic[Item, Answer]):
         is_unknown = isinstance(error, StoreUnavailable | StorageFailure) and error.outcome_unknown
         again: dict[Hashable, _Waiting[Item, Answer]] = {}
         for key, each in waiting.items():
-            _, item, future = each
-            if len(waiting) > 1 and (not is_unknown or self._is_repeatable(item)):
+            if len(waiting) > 1 and (not is_unknown or self._is_repeatable(each.item)):
                 again[key] = each
-            elif not future.done():
+            elif not each.future.done():
                 # Each caller raises its own copy: a shared exception would collect the tracebacks of all.
-                future.set_exception(copy.copy(error))
+                each.future.set_exception(copy.copy(error))
         # All at the same time: an item that waits for a lock must not delay the others.
         one_by_one = (self._deliver({key: each}, loop, may_be_applied=is_unknown) for key, each in again.items())
         await asyncio.gather(*one_by_one)
-
-
-_Waiting: TypeAlias = tuple[Hashable, Item, asyncio.Future[Answer | None]]

@@ -11,8 +11,9 @@ import msgspec
 from lash.base.backoff import MAX_PLANS
 from lash.base.compression import BlobRef
 from lash.errors import StoreUnavailable
-from lash.model.session.commit import CommitResult
+from lash.model.session.commit import AppendResult, CommitResult
 from lash.model.session.session import FullGraph, ReadScope, SessionMeta
+from lash.plan.session.append import PreparedAppend
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.fork import PreparedFork
@@ -21,13 +22,14 @@ from lash.plan.session.node import WHOLE_PATH, PathRow
 from lash.plan.session.session import HeadRow, HeldNode, MetaRow, ReadRow, RevisionRows, new_head
 from lash.postgres.cache import HeadCache
 from lash.postgres.engine.database import Database, Transaction
+from lash.postgres.rows.session.append import PostgresAppends
 from lash.postgres.rows.session.commit import PostgresCommits
 from lash.postgres.rows.session.fork import reclaim_graphs, recount, run_fork
 from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.node import NodeAnswer, NodePageAnswer
 from lash.postgres.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.session import DecideCommit, DecideFork
+from lash.stores.session import DecideAppend, DecideCommit, DecideFork
 
 T = TypeVar("T")
 _SHORT: Final = 500
@@ -108,6 +110,7 @@ class PostgresSessionRows:
         self._heads = HeadCache()
         database.when_disconnected(self._heads.clear)
         self._commits = PostgresCommits(database, self._heads)
+        self._appends = PostgresAppends(database, self._heads)
 
     async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
         arguments = (meta.session_id, meta.name, meta.model, meta.cwd, relation)
@@ -220,6 +223,9 @@ class PostgresSessionRows:
 
     async def commit(self, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
         return await self._commits.commit(prepared, decide)
+
+    async def append(self, prepared: PreparedAppend, decide: DecideAppend) -> AppendResult:
+        return await self._appends.append(prepared, decide)
 
     async def tombstone(
         self, session_id: str, node_ids: Sequence[str], check: Callable[[Sequence[HeldNode]], None]

@@ -10,7 +10,7 @@ from lash.plan.lease import NEVER_HELD, LeaseRow
 from lash.plan.queue.claim import HeldBatch, held_by_token
 from lash.plan.session.checkpoint import CurrentComponent, ReplacedComponent, change_components
 from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes
-from lash.plan.session.node import StoredNode
+from lash.plan.session.node import Placement, StoredNode
 from lash.plan.session.session import HeadRow
 from lash.plan.session.turn import TurnRow
 from lash.plan.session.usage import UsageRow, merge_usage, require_room
@@ -182,13 +182,18 @@ def _write_graph(transaction: Transaction, decision: Apply) -> None:
     key = decision.head.session_key
     if decision.replace:
         _clear_graph(transaction, key)
-    for segment in decision.placement.segments:
-        transaction.run("commit_segment", session_key=key, **segment._asdict())
+    write_nodes(transaction, key, decision.placement)
+
+
+def write_nodes(transaction: Transaction, session_key: int, placement: Placement) -> None:
+    """Write new segments and nodes at the positions that the plan chose."""
+    for segment in placement.segments:
+        transaction.run("commit_segment", session_key=session_key, **segment._asdict())
     transaction.run_many(
         "commit_node",
         (
             {
-                "session_key": key,
+                "session_key": session_key,
                 "segment": placed.segment,
                 "depth": placed.depth,
                 "seq": placed.seq,
@@ -200,7 +205,7 @@ def _write_graph(transaction: Transaction, decision: Apply) -> None:
                 "kind": placed.node.kind,
                 "begins_branch": int(placed.begins_branch),
             }
-            for placed in decision.placement.nodes
+            for placed in placement.nodes
         ),
     )
 

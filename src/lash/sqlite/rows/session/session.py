@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from lash.base.compression import BlobRef
-from lash.model.session.commit import CommitResult
+from lash.model.session.commit import AppendResult, CommitResult
 from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionMeta
+from lash.plan.session.append import PreparedAppend
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.fork import PreparedFork
@@ -19,6 +20,7 @@ from lash.plan.session.usage import UsageRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.process.grant import detach_session
+from lash.sqlite.rows.session.append import apply_append
 from lash.sqlite.rows.session.commit import apply_commit
 from lash.sqlite.rows.session.fork import apply_fork, graph_owners, insert_session, reclaim_graphs, recount
 from lash.sqlite.rows.session.lookup import find_head, find_meta, missing
@@ -26,7 +28,7 @@ from lash.sqlite.rows.session.node import read_children, read_kind, read_nodes
 from lash.sqlite.rows.trigger.schedule import delete_session_schedules
 from lash.sqlite.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Number
-from lash.stores.session import DecideCommit, DecideFork
+from lash.stores.session import DecideAppend, DecideCommit, DecideFork
 
 T = TypeVar("T")
 _SHORT: Final = 200
@@ -156,6 +158,10 @@ class SQLiteSessionRows:
     async def commit(self, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
         write = self._database.write_briefly if prepared.is_brief else self._database.write
         return await write(lambda transaction: apply_commit(transaction, prepared, decide))
+
+    async def append(self, prepared: PreparedAppend, decide: DecideAppend) -> AppendResult:
+        write = self._database.write_briefly if prepared.is_brief else self._database.write
+        return await write(lambda transaction: apply_append(transaction, prepared, decide))
 
     async def tombstone(
         self, session_id: str, node_ids: Sequence[str], check: Callable[[Sequence[HeldNode]], None]

@@ -100,6 +100,16 @@ SELECT
 FROM lash_sessions AS s
 WHERE s.session_id = :session_id;
 
+-- name: session_for_append
+-- The head of one session, and which other rows exist that an append must read: inherited nodes, a commit of the turn.
+SELECT
+-- include: head
+    ,
+    EXISTS (SELECT 1 FROM lash_inherited AS i WHERE i.session_key = s.session_key),
+    EXISTS (SELECT 1 FROM lash_turns AS t WHERE t.session_key = s.session_key AND t.turn_id = :turn_id)
+FROM lash_sessions AS s
+WHERE s.session_id = :session_id;
+
 -- name: session_read
 -- The head of one session, for readers.
 SELECT
