@@ -13,6 +13,7 @@ _FILES = (
     "engines",
     "ends",
     "flatness",
+    "appends",
     "latency",
     "fleet",
     "footprint",

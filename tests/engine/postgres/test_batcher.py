@@ -106,6 +106,20 @@ async def test_an_item_that_may_be_written_stays_of_unknown_outcome() -> None:
     assert [isinstance(each, lash.StoreUnavailable) and each.outcome_unknown for each in answers] == [True] * 4
 
 
+async def test_a_serial_key_has_one_statement_in_flight(batcher: StatementBatcher[str, str], sender: Sender) -> None:
+    """Items of a serial key wait for its statement, then share the next one in order; others go beside it."""
+    sender.open.clear()
+    sender.held = {0}
+    first = asyncio.create_task(batcher.submit(0, "0", serial_key="s"))
+    await sender.arrived.acquire()
+    later = [asyncio.create_task(batcher.submit(number, str(number), serial_key="s")) for number in (1, 2, 3)]
+    assert await batcher.submit(4, "4", serial_key="other") == "4"
+    assert sender.sent == [[0], [4]]
+    sender.open.set()
+    assert await asyncio.gather(first, *later) == ["0", "1", "2", "3"]
+    assert sender.sent == [[0], [4], [1, 2, 3]]
+
+
 async def test_items_of_one_key_are_sent_one_after_the_other(
     batcher: StatementBatcher[str, str], sender: Sender
 ) -> None:

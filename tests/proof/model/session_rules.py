@@ -130,24 +130,24 @@ class SessionRules(LeaseRules):
         self.commit_it("repeat", msgspec.structs.replace(commit, **changes[how]))
 
     @action(
-        8,
+        6,
         session_id=session_ids,
         size=st.integers(1, 3),
         place=places,
         turn=st.booleans(),
         taken=st.sampled_from((False,) * 6 + (True,)),
     )
-    def append(self, session_id: str, size: int, place: int, turn: bool, taken: bool) -> None:  # noqa: FBT001
+    def append_nodes(self, session_id: str, size: int, place: int, turn: bool, taken: bool) -> None:  # noqa: FBT001
         history = self._history(session_id)
         nodes = [node(f"n{self._number()}", role=Role.USER if place % 2 else Role.ASSISTANT) for _ in range(size)]
         if taken and history.nodes:
             nodes.append(node(_pick([*history.nodes], place, "")))
         turn_id = f"t{self._number()}" if turn else None
-        if self._append_nodes(session_id, nodes, turn_id) is not None and turn_id is not None:
+        if self._add(session_id, nodes, turn_id) is not None and turn_id is not None:
             self._append_turns.insert(0, (session_id, nodes, turn_id))
 
     @action(
-        3,
+        2,
         when=lambda self: self._append_turns,
         which=st.sampled_from((0, 0, 0, 1, 3)),
         how=st.sampled_from(("same", "same", "other ids", "other text", "commit")),
@@ -164,7 +164,7 @@ class SessionRules(LeaseRules):
             "other ids": [msgspec.structs.replace(each, node_id=f"n{self._number()}") for each in nodes],
             "other text": [node(each.node_id, text="other") for each in nodes],
         }
-        self._append_nodes(session_id, changed[how], turn_id)
+        self._add(session_id, changed[how], turn_id)
 
     @action(2, session_id=session_ids, place=places, size=st.integers(1, 2))
     def tombstone(self, session_id: str, place: int, size: int) -> None:
@@ -298,7 +298,7 @@ class SessionRules(LeaseRules):
             lambda got: self.histories.commit(commit, got),
         )
 
-    def _append_nodes(self, session_id: str, nodes: list[Node], turn_id: str | None) -> AppendResult | None:
+    def _add(self, session_id: str, nodes: list[Node], turn_id: str | None) -> AppendResult | None:
         self.touched = session_id
         return self.step(
             "append",

@@ -39,16 +39,16 @@ class _Waiting(Generic[Item, Answer]):
     key: Hashable
     item: Item
     future: asyncio.Future[Answer | None]
-    lane: Hashable
+    serial_key: Hashable
 
 
 class StatementBatcher(Generic[Item, Answer]):
     """Sends items in shared statements. Each item is written whole or not at all; a lone item is sent at once.
 
-    Items of one key never share a statement. Items of one lane may, and only one statement of a lane is in flight: the
-    others of the lane wait for its end. ``is_repeatable`` says whether an item may be sent again after its answer
-    was lost; all may by default. With ``gather``, callers of the same event loop iteration share the first statement
-    too; without it, an item that waits for a lock holds up fewer of them.
+    Items of one key never share a statement. Items of one serial key may, and a serial key has one statement in flight.
+    ``is_repeatable`` says whether an item may be sent again after its answer was lost; all may by default. With
+    ``gather``, callers of the same event loop iteration share the first statement too; without it, an item that waits
+    for a lock holds up fewer of them.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class StatementBatcher(Generic[Item, Answer]):
         self._alone = 0
         """How many items in a row came while no other one waited or was in flight."""
         self._in_flight: dict[object, float] = {}
-        self._busy_lanes: Counter[Hashable] = Counter()
+        self._busy: Counter[Hashable] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stuck_timer: asyncio.TimerHandle | None = None
 
-    async def submit(self, key: Hashable, item: Item, lane: Hashable = None) -> Answer | None:
+    async def submit(self, key: Hashable, item: Item, serial_key: Hashable = None) -> Answer | None:
         """Return the answer for one item, None if it was refused; raise the error of its statement."""
         loop = asyncio.get_running_loop()
         self._alone = 0 if self._is_gathering or self._in_flight else self._alone + 1
@@ -82,10 +82,10 @@ class StatementBatcher(Generic[Item, Answer]):
             if self._gathers and self._alone < _ALONE_IN_A_ROW:
                 await self._gather(loop)
                 has_gathered = True
-            if not self._waiting and lane not in self._busy_lanes:
-                return (await self._send_items({key: item}, loop, lane)).get(key)
+            if not self._waiting and serial_key not in self._busy:
+                return (await self._send_items({key: item}, loop, serial_key)).get(key)
         future: asyncio.Future[Answer | None] = loop.create_future()
-        waiting = _Waiting(key, item, future, lane)
+        waiting = _Waiting(key, item, future, serial_key)
         # The caller that let others add their items came before them.
         (self._waiting.appendleft if has_gathered else self._waiting.append)(waiting)
         self._start_next(loop)
@@ -107,18 +107,18 @@ class StatementBatcher(Generic[Item, Answer]):
         return sum(now - began < _STUCK_S for began in self._in_flight.values()) < _MAX_IN_FLIGHT
 
     async def _send_items(
-        self, items: Mapping[Hashable, Item], loop: asyncio.AbstractEventLoop, *lanes: Hashable
+        self, items: Mapping[Hashable, Item], loop: asyncio.AbstractEventLoop, *serial_keys: Hashable
     ) -> Mapping[Hashable, Answer]:
-        statement, busy = object(), {lane for lane in lanes if lane is not None}
+        statement, busy = object(), {each for each in serial_keys if each is not None}
         self._in_flight[statement] = loop.time()
-        self._busy_lanes.update(busy)
+        self._busy.update(busy)
         # There may be room for another statement.
         self._start_next(loop)
         try:
             return await self._send(items)
         finally:
             del self._in_flight[statement]
-            self._busy_lanes -= Counter(busy)
+            self._busy -= Counter(busy)
             self._start_next(loop)
 
     def _start_next(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -156,7 +156,7 @@ class StatementBatcher(Generic[Item, Answer]):
             waiting = self._waiting.popleft()
             if waiting.future.done():
                 continue
-            if waiting.key in chosen or waiting.lane in self._busy_lanes:
+            if waiting.key in chosen or waiting.serial_key in self._busy:
                 later.append(waiting)
             else:
                 chosen[waiting.key] = waiting
@@ -172,8 +172,8 @@ class StatementBatcher(Generic[Item, Answer]):
     ) -> None:
         """Send the items in one statement and give each caller its answer; an earlier one may have been applied."""
         try:
-            lanes = (each.lane for each in waiting.values())
-            answers = await self._send_items({key: each.item for key, each in waiting.items()}, loop, *lanes)
+            serial_keys = (each.serial_key for each in waiting.values())
+            answers = await self._send_items({key: each.item for key, each in waiting.items()}, loop, *serial_keys)
         except Exception as error:  # noqa: BLE001 (whatever it is, the callers must get it)
             if may_be_applied and isinstance(error, StoreUnavailable | StorageFailure):
                 error.outcome_unknown = True

@@ -71,9 +71,9 @@ class PostgresAppends:
     async def append(self, prepared: PreparedAppend, decide: DecideAppend) -> AppendResult:
         """Write one append, or raise why not."""
         for _ in range(MAX_PLANS):
-            written = await self._at_once.submit(object(), prepared, lane=prepared.session_id)
+            written = await self._at_once.submit(object(), prepared, serial_key=prepared.session_id)
             if written is not None and not written.written:
-                written = await self._contended.submit(object(), prepared, lane=prepared.session_id)
+                written = await self._contended.submit(object(), prepared, serial_key=prepared.session_id)
             if written is not None and written.written:
                 return AppendResult(revision=written.revision, parent_node_id=written.parent_node_id)
             decision = decide(await self._load_facts(prepared))
