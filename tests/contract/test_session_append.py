@@ -126,6 +126,8 @@ class TestSessionAppend:
         assert (await session.append([node("x"), node("y")])).parent_node_id == leaf
         assert await path_of(session) == ([] if leaf is None else [leaf]) + ["x", "y"]
         assert ids(await loaded(storage)) == ["a", "b", "c", "x", "y"]
+        assert [each.node_id for each in await session.children("x")] == ["y"]
+        assert [each.node_id for each in await session.children("a")] == ["b", *(["x"] if leaf == "a" else [])]
 
     async def test_a_place_is_not_used_again(self, harness: Harness) -> None:
         """After a vacuum took the nodes behind the leaf, a new branch begins."""

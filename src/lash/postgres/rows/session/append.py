@@ -49,6 +49,7 @@ class _Arguments(NamedTuple):
     user_messages: list[bool]
     bodies: list[str]
     packed_bodies: list[bytes | None]
+    kinds: list[str]
     config: str
     checkpoint_ref: str
     turn_state: str
@@ -156,6 +157,7 @@ def _arguments(appends: Sequence[PreparedAppend]) -> _Arguments:
         user_messages=[node.user_text is not None for node in nodes],
         bodies=[node.stored_body for node in nodes],
         packed_bodies=[node.packed for node in nodes],
+        kinds=[node.kind for node in nodes],
         config=first.config,
         checkpoint_ref=first.checkpoint.ref,
         turn_state=first.checkpoint.turn_state,

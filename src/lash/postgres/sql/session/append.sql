@@ -11,7 +11,7 @@
 -- message of a user among them:
 -- arguments: session_ids, turn_ids, hashes, node_ends, user_counts, user_texts, max_together
 -- Columns of all nodes:
--- arguments: node_ids, user_messages, bodies, packed_bodies
+-- arguments: node_ids, user_messages, bodies, packed_bodies, kinds
 -- The head of a session that has no commit, and how many checkpoints are kept (NULL: all):
 -- arguments: config, checkpoint_ref, turn_state, keep
 WITH asked AS MATERIALIZED (
@@ -130,19 +130,21 @@ segments AS (
 -- Each node but the first of an append follows the one before it.
 nodes AS (
     INSERT INTO :"schema".lash_nodes (
-        session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed
+        session_key, segment, depth, seq, node_id, parent_node_id, user_message, body, packed, kind, begins_branch
     )
     SELECT
         new.session_key, new.leaf_segment, new.old_depth + f.nodes_before + n.place,
         new.old_seq + f.nodes_before + n.place, n.node_id,
         CASE WHEN n.place = 1 THEN f.parent_node_id ELSE (:node_ids::text[])[f.first_node + n.place - 2] END,
-        n.user_message, n.body, n.packed
+        n.user_message, n.body, n.packed, n.kind,
+        NOT new.is_tip AND new.old_segment IS NOT NULL AND f.nodes_before + n.place = 1
     FROM new
     JOIN fits AS f ON f.session_key = new.session_key
     CROSS JOIN LATERAL unnest(
         (:node_ids::text[])[f.first_node:f.last_node], (:user_messages::boolean[])[f.first_node:f.last_node],
-        (:bodies::text[])[f.first_node:f.last_node], (:packed_bodies::bytea[])[f.first_node:f.last_node]
-    ) WITH ORDINALITY AS n (node_id, user_message, body, packed, place)
+        (:bodies::text[])[f.first_node:f.last_node], (:packed_bodies::bytea[])[f.first_node:f.last_node],
+        (:kinds::text[])[f.first_node:f.last_node]
+    ) WITH ORDINALITY AS n (node_id, user_message, body, packed, kind, place)
 ),
 -- The text that SQLite stores, whose encoder writes no spaces.
 stamped AS (
