@@ -182,6 +182,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "wait_lock_session": "SQLite has one writer, so it needs no row locks",
     "wait_note_change": "PostgreSQL notifies of changes, SQLite is polled for them",
     "wait_owner_lives": "PostgreSQL guards a write to a wait in the statement that writes it",
+    "work_beat": "PostgreSQL polls and beats in one statement, SQLite step by step in one transaction",
     "work_cancelled": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_commanded": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_end": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
@@ -195,6 +196,10 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "work_sessions": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_wake_own": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "work_wake_parent": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "worker_beat": "PostgreSQL polls and beats in one statement, SQLite step by step in one transaction",
+    "worker_fleet": "PostgreSQL polls and beats in one statement, SQLite step by step in one transaction",
+    "worker_neighbours": "PostgreSQL polls and beats in one statement, SQLite step by step in one transaction",
+    "worker_remove_gone": "PostgreSQL polls and beats in one statement, SQLite step by step in one transaction",
 }
 """Query names (``some_query``) and migrations (``migration 0001``) that only one backend has."""
 

@@ -6,7 +6,9 @@ error in ``lash.errors``; blocking use is ``lash.sync``.
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0.dev0"
+from lash.base import version
+
+__version__ = version.VERSION
 
 if TYPE_CHECKING:
     # For type checkers and editors; a test compares it with the table below.

@@ -19,7 +19,7 @@ def test_both_backends_move_the_same_columns() -> None:
     assert sqlite == postgres
     left = {
         *("lash_activity", "lash_activity_tails", "lash_migrations"),
-        *("lash_process_change_epoch", "lash_wait_changes"),
+        *("lash_process_change_epoch", "lash_wait_changes", "lash_workers"),
     }
     assert set(load_catalogue("lash.sqlite.sql").tables) - set(sqlite) == left
     assert "xid" not in postgres["lash_process_changes"]

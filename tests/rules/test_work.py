@@ -170,7 +170,7 @@ def test_what_was_found_is_decoded() -> None:
     held = LeaseOwner(owner_id="o", incarnation_id="2", process=process)
     answer = WorkAnswer(
         9, ["s"], ["p"], ["c"], ["x"], [HeldRow("t", 1, "o", "2", text, "k", 2, 3)],
-        [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11, 12, 13,
+        [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11, 12, 13, None,
     )  # fmt: skip
     assert decode_work(answer) == WorkList(
         session_ids=("s",),
@@ -201,7 +201,7 @@ def test_a_schema_beyond_this_version_is_refused() -> None:
 
 def test_a_holder_without_a_lease_is_corrupt() -> None:
     """A row found by its holder must have a lease."""
-    answer = WorkAnswer(9, [], [], [], [], [HeldRow("t", 1, None, None, "{}", None, 0, 0)], [], None, None, 13)
+    answer = WorkAnswer(9, [], [], [], [], [HeldRow("t", 1, None, None, "{}", None, 0, 0)], [], None, None, 13, None)
     with pytest.raises(CorruptData, match="'t'"):
         decode_work(answer)
 
@@ -214,5 +214,5 @@ def test_timers_are_due_or_a_moment_to_look_again(
     next_at_ms: int | None, timer_at_ms: int | None, *, due: bool, soonest: int | None
 ) -> None:
     """A schedule or a wait whose time has come is due; a later one gives the next moment to poll."""
-    work = decode_work(WorkAnswer(9, [], [], [], [], [], [], next_at_ms, timer_at_ms, 13))
+    work = decode_work(WorkAnswer(9, [], [], [], [], [], [], next_at_ms, timer_at_ms, 13, None))
     assert (work.timers_due, work.next_at_ms) == (due, soonest)

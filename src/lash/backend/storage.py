@@ -27,6 +27,7 @@ from lash.backend.trigger.trigger import Triggers
 from lash.backend.wait import Waits
 from lash.backend.waiter import SharedProcessWaiter
 from lash.backend.work import Work
+from lash.backend.worker import Workers
 from lash.model.maintenance import StorageReport
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
@@ -49,6 +50,7 @@ from lash.stores.trigger.trigger import TriggerRows
 from lash.stores.wait import WaitRows
 from lash.stores.waiter import ReplyRows
 from lash.stores.work import WorkRows
+from lash.stores.worker import WorkerRows
 
 
 class BackendRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +80,7 @@ class BackendRows(msgspec.Struct, frozen=True, kw_only=True):
     triggers: TriggerRows
     waits: WaitRows
     work: WorkRows
+    workers: WorkerRows
 
 
 class BackendStorage:
@@ -101,6 +104,7 @@ class BackendStorage:
         self.grants = Grants(rows.grants)
         self.effects = Effects(rows.effects, hints)
         self.work = Work(rows.work, rows.schema)
+        self.workers = Workers(rows.workers)
         self.waits = Waits(rows.waits, self.waiter.changes, hints)
         self.triggers = Triggers(rows.triggers)
         self.occurrences = Occurrences(rows.occurrences, hints)

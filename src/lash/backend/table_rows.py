@@ -19,9 +19,10 @@ NOT_MOVED: Final = frozenset(
         "lash_migrations",
         "lash_process_change_epoch",
         "lash_wait_changes",
+        "lash_workers",
     }
 )
-"""Live activity, the epoch of the change feed, and tables that a backend keeps for its own use."""
+"""Live activity, the epoch of the change feed, running workers, and tables that a backend keeps for its own use."""
 TRANSACTION_ID: Final = "xid8"
 """The type of columns that only PostgreSQL has. Their values mean nothing in another database."""
 

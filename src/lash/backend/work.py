@@ -7,6 +7,7 @@ from collections.abc import Collection
 from lash.errors import CorruptData, SchemaMismatch, StorageFailure
 from lash.model.lease import LeaseOwner
 from lash.model.work import WorkList
+from lash.model.worker import Beat
 from lash.plan.work import check_poll, check_schema, decode_work
 from lash.stores.work import WorkRows
 
@@ -26,8 +27,9 @@ class Work:
         owner: LeaseOwner,
         running_sessions: Collection[str] = (),
         running_processes: Collection[str] = (),
+        beat: Beat | None = None,
     ) -> WorkList:
-        poll = check_poll(sessions, processes, owner, running_sessions, running_processes)
+        poll = check_poll(sessions, processes, owner, running_sessions, running_processes, beat)
         try:
             answer = await self._rows.poll(poll)
         except (CorruptData, SchemaMismatch, StorageFailure):

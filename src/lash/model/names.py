@@ -258,3 +258,9 @@ from lash.model.wait import WaitIdentity as WaitIdentity
 from lash.model.wait import WaitKey as WaitKey
 from lash.model.wait import WaitRecord as WaitRecord
 from lash.model.work import WorkList as WorkList
+from lash.model.worker import Beat as Beat
+from lash.model.worker import Fleet as Fleet
+from lash.model.worker import Pace as Pace
+from lash.model.worker import Served as Served
+from lash.model.worker import WorkerRecord as WorkerRecord
+from lash.model.worker import WorkerStatus as WorkerStatus

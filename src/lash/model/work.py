@@ -6,6 +6,7 @@ from typing import Final
 
 from lash.model.lease import Lease
 from lash.model.value import Value
+from lash.model.worker import Fleet
 
 MAX_POLL: Final = 1_000
 """How many sessions, and how many processes, one poll returns at most."""
@@ -30,3 +31,5 @@ class WorkList(Value, frozen=True, kw_only=True):
     """The earliest moment after ``now_ms`` at which something becomes ready without a write; None if nothing will."""
     now_ms: int
     """The time of the storage at this poll."""
+    fleet: Fleet | None = None
+    """The place of the caller among the workers; None if the poll had no beat."""

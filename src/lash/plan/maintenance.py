@@ -69,6 +69,7 @@ _NOUNS: Final = {
     "lash_trigger_occurrences": "trigger",
     "lash_trigger_deliveries": "trigger",
     "lash_schedules": "schedule",
+    "lash_workers": "worker",
 }
 
 

@@ -18,6 +18,7 @@ from lash.model.process.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL
 from lash.model.process.process import ProcessStatus, Projection, Recovery, Registration
 from lash.model.work import MAX_POLL, WorkList
 from lash.plan.lease import MAX_TTL_MS, LeaseRow, check_claim, held_lease
+from lash.plan.worker import FleetRow, WorkerRow, check_beat, decode_fleet
 
 MAX_HOLDERS: Final = 64
 """How many other holders on the same machine one poll returns leases of; the next poll returns others."""
@@ -73,6 +74,8 @@ class WorkAnswer(msgspec.Struct, frozen=True, array_like=True):
     timer_at_ms: int | None
     schema: int
     """The number of the last migration that was applied to the storage."""
+    fleet: FleetRow | None
+    """What the beat of the poll found, if the poll had one."""
 
 
 class WorkPoll(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +86,7 @@ class WorkPoll(msgspec.Struct, frozen=True, kw_only=True):
     owner: LeaseOwner
     running_sessions: tuple[str, ...]
     running_processes: tuple[str, ...]
+    beat: WorkerRow | None = None
 
 
 def plan_work(registration: Registration, before: Projection, event_type: str, after: Projection) -> WorkChange:
@@ -109,17 +113,26 @@ def parent_of(registration: Registration) -> str | None:
 
 
 def check_poll(
-    sessions: object, processes: object, owner: object, running_sessions: object, running_processes: object
+    sessions: object,
+    processes: object,
+    owner: object,
+    running_sessions: object,
+    running_processes: object,
+    beat: object = None,
 ) -> WorkPoll:
     """Return the checked poll, or raise InvalidInput."""
     check_claim(owner, 0)
     assert isinstance(owner, LeaseOwner)
+    row = None if beat is None else check_beat(beat)
+    if row is not None and (row.owner_id, row.worker_id) != (owner.owner_id, owner.incarnation_id):
+        raise InvalidInput("the owner of the beat must be the owner of the poll")
     return WorkPoll(
         sessions=_check_size("sessions", sessions),
         processes=_check_size("processes", processes),
         owner=owner,
         running_sessions=_check_ids("running_sessions", running_sessions),
         running_processes=_check_ids("running_processes", running_processes),
+        beat=row,
     )
 
 
@@ -146,6 +159,7 @@ def decode_work(answer: WorkAnswer) -> WorkList:
         timers_due=timers_due,
         next_at_ms=min(moments, default=None),
         now_ms=answer.now_ms,
+        fleet=None if answer.fleet is None else decode_fleet(answer.fleet),
     )
 
 

@@ -85,6 +85,8 @@ class PostgresHints:
         self._ending: set[asyncio.Task[None]] = set()
         self._connected_once = False
         self._closed = False
+        self.is_receiving = False
+        self.channel: str | None = None
 
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> LocalListener:
         listener = _ServerListener(self._hints, self, everything=everything, work=work, by_session=by_session)
@@ -200,10 +202,12 @@ class PostgresHints:
                 # The address may lead to another server now, with a restored copy.
                 await check_epoch(self._database)
             self._connected_once = True
+            self.is_receiving = True
             # Notifications sent before this moment did not arrive.
             self._hints.give(ANYTHING)
             await lost.wait()
         finally:
+            self.is_receiving = False
             with contextlib.suppress(*DRIVER_ERRORS):
                 await connection.close(timeout=_CLOSE_LIMIT_S)
 

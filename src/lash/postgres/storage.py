@@ -38,6 +38,7 @@ from lash.postgres.rows.trigger.schedule import PostgresScheduleRows
 from lash.postgres.rows.trigger.trigger import PostgresTriggerRows
 from lash.postgres.rows.wait import PostgresWaitRows
 from lash.postgres.rows.work import PostgresWorkRows
+from lash.postgres.rows.worker import PostgresWorkerRows
 from lash.postgres.schema import MIGRATIONS, prepare_schema
 from lash.sqlkit.migrations import last_number
 from lash.sqlkit.queries import load_queries
@@ -135,4 +136,5 @@ def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
         triggers=PostgresTriggerRows(database),
         waits=PostgresWaitRows(database),
         work=PostgresWorkRows(database, cache),
+        workers=PostgresWorkerRows(database),
     )

@@ -30,6 +30,8 @@ class SQLiteHints:
     def __init__(self, database: Database) -> None:
         self._hints = LocalHints()
         self._file = _FilePoller(database)
+        self.is_receiving = True
+        self.channel: str | None = None
 
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> LocalListener:
         listener = _FileListener(self._hints, self._file, everything=everything, work=work, by_session=by_session)

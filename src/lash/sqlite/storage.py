@@ -36,6 +36,7 @@ from lash.sqlite.rows.trigger.schedule import SQLiteScheduleRows
 from lash.sqlite.rows.trigger.trigger import SQLiteTriggerRows
 from lash.sqlite.rows.wait import SQLiteWaitRows
 from lash.sqlite.rows.work import SQLiteWorkRows
+from lash.sqlite.rows.worker import SQLiteWorkerRows
 from lash.sqlite.schema import MIGRATIONS, SchemaKeeper
 from lash.sqlkit.migrations import last_number, load_migrations, pending_error
 from lash.sqlkit.queries import load_queries
@@ -110,6 +111,7 @@ def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
         triggers=SQLiteTriggerRows(database),
         waits=SQLiteWaitRows(database),
         work=SQLiteWorkRows(database),
+        workers=SQLiteWorkerRows(database),
     )
 
 

@@ -79,6 +79,16 @@ class Hints(Protocol):
     waiting task also reads at intervals. No task runs, and no connection is held, while there are no listeners.
     """
 
+    @property
+    def is_receiving(self) -> bool:
+        """Whether hints of other storages arrive now; without them a task sees changes at its next read only."""
+        ...
+
+    @property
+    def channel(self) -> str | None:
+        """Where a hint reaches this storage alone; None while there is no such place."""
+        ...
+
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> HintListener:
         """Start listening: for changes of processes; for everything, such as queued input and commits; or for work.
 

@@ -21,3 +21,4 @@ from lash.stores.trigger.schedule import ScheduleStore as ScheduleStore
 from lash.stores.trigger.trigger import TriggerStore as TriggerStore
 from lash.stores.wait import WaitStore as WaitStore
 from lash.stores.work import WorkStore as WorkStore
+from lash.stores.worker import WorkerStore as WorkerStore

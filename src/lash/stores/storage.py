@@ -25,6 +25,7 @@ from lash.stores.trigger.trigger import TriggerStore
 from lash.stores.wait import WaitStore
 from lash.stores.waiter import ProcessWaiter, SessionWaiter
 from lash.stores.work import WorkStore
+from lash.stores.worker import WorkerStore
 
 
 class Storage(Protocol):
@@ -85,6 +86,11 @@ class Storage(Protocol):
 
     @property
     def work(self) -> WorkStore: ...
+
+    @property
+    def workers(self) -> WorkerStore:
+        """The workers that run on this storage."""
+        ...
 
     @property
     def triggers(self) -> TriggerStore: ...

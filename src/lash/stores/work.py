@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lash.model.lease import LeaseOwner
 from lash.model.work import WorkList
+from lash.model.worker import Beat
 
 if TYPE_CHECKING:
     from lash.plan.work import WorkAnswer, WorkPoll
@@ -23,12 +24,17 @@ class WorkStore(Protocol):
         owner: LeaseOwner,
         running_sessions: Collection[str] = (),
         running_processes: Collection[str] = (),
+        beat: Beat | None = None,
     ) -> WorkList:
         """Return what the caller can claim now, and commands and cancellations for what it runs already.
 
         At most ``sessions`` and ``processes`` are returned, and as many suspect leases of each other holder on the
         caller's machine. A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the
         expiry of leases, so a worker has to poll from time to time even if nothing is announced.
+
+        With a ``beat`` the call also registers the owner as a worker, or shows that it lives, and removes the workers
+        that missed their last four beats, all in one transaction; the answer then has the place of the worker in the
+        fleet. A poll without a beat writes nothing.
 
         Raises `NewerSchema` once another program has migrated the storage past this version of lash.
         """
@@ -43,7 +49,10 @@ class WorkRows(Protocol):
     """The queries of the work list in one database; `lash.backend.work.Work` makes a `WorkStore` of them."""
 
     async def poll(self, poll: WorkPoll) -> WorkAnswer:
-        """Return what there is at one moment: one statement on PostgreSQL, one snapshot on SQLite."""
+        """Return what there is at one moment: one statement on PostgreSQL, one snapshot on SQLite.
+
+        A beat is written in the same statement or transaction.
+        """
         ...
 
     async def schema(self) -> int:

@@ -80,6 +80,7 @@ from lash.model.trigger.trigger import (
 from lash.model.value import JSON
 from lash.model.wait import Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
 from lash.model.work import WorkList
+from lash.model.worker import Beat, WorkerRecord
 from lash.runtime.definition import AgentDefinition, ProcessDefinition
 from lash.runtime.hooks import Hook
 from lash.runtime.policy import Retry, WorkerOptions
@@ -118,6 +119,7 @@ __all__ = [
     "TriggerStore",
     "WaitStore",
     "WorkStore",
+    "WorkerStore",
     "open",
 ]
 
@@ -545,6 +547,12 @@ class Hints:
     A hint means that a read may find something new; it has no content. Hints can be late, spurious or lost, so a
     waiting task also reads at intervals. No task runs, and no connection is held, while there are no listeners.
     """
+    @property
+    def is_receiving(self) -> bool:
+        """Whether hints of other storages arrive now; without them a task sees changes at its next read only."""
+    @property
+    def channel(self) -> str | None:
+        """Where a hint reaches this storage alone; None while there is no such place."""
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> HintListener:
         """Start listening: for changes of processes; for everything, such as queued input and commits; or for work.
 
@@ -1205,6 +1213,9 @@ class Storage:
     @property
     def work(self) -> WorkStore: ...
     @property
+    def workers(self) -> WorkerStore:
+        """The workers that run on this storage."""
+    @property
     def triggers(self) -> TriggerStore: ...
     @property
     def occurrences(self) -> OccurrenceStore: ...
@@ -1358,6 +1369,7 @@ class WorkStore:
         owner: LeaseOwner,
         running_sessions: Collection[str] = ...,
         running_processes: Collection[str] = ...,
+        beat: Beat | None = None,
     ) -> WorkList:
         """Return what the caller can claim now, and commands and cancellations for what it runs already.
 
@@ -1365,10 +1377,33 @@ class WorkStore:
         caller's machine. A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the
         expiry of leases, so a worker has to poll from time to time even if nothing is announced.
 
+        With a ``beat`` the call also registers the owner as a worker, or shows that it lives, and removes the workers
+        that missed their last four beats, all in one transaction; the answer then has the place of the worker in the
+        fleet. A poll without a beat writes nothing.
+
         Raises `NewerSchema` once another program has migrated the storage past this version of lash.
         """
     def check_schema(self) -> None:
         """Raise `NewerSchema` if another program has migrated the storage past this version of lash."""
+
+class WorkerStore:
+    """The workers that run on a storage. A worker registers and beats with `lash.stores.work.WorkStore.poll`.
+
+    The registry only saves work: it decides which worker gets a hint and which one does the common duties. Leases
+    decide which one executes, so a worker that is missing here, or dead, does no harm.
+    """
+    def list(self) -> tuple[WorkerRecord, ...]:
+        """Return all registered workers in the order of their start, late ones included."""
+    def drain(self, worker_id: str) -> bool:
+        """Let a worker finish what it runs and take nothing new; return whether it is registered. Idempotent.
+
+        The worker learns of it with its next beat. It stays so until it ends; a restarted worker is a new one.
+        """
+    def leave(self, worker_id: str) -> bool:
+        """Remove a worker that has ended, and return whether it was registered. Idempotent.
+
+        A worker that is removed while it runs is registered again by its next beat.
+        """
 
 def open(
     url: str,

@@ -29,5 +29,6 @@ INTERFACES: Final = {
     "TriggerStore": "lash.stores.trigger.trigger",
     "WaitStore": "lash.stores.wait",
     "WorkStore": "lash.stores.work",
+    "WorkerStore": "lash.stores.worker",
 }
 """What is made blocking, and where it comes from."""

@@ -30,6 +30,7 @@ MIGRATIONS = (
     "0013_cheaper_commits",
     "0014_change_epoch",
     "0015_node_kinds",
+    "0016_workers",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

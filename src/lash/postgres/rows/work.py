@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from lash.errors import CorruptData
 from lash.plan.process.process import ProcessRow
 from lash.plan.work import MAX_HOLDERS, WorkAnswer, WorkPoll
+from lash.plan.worker import GONE_BEATS, LATE_BEATS, WorkerRow
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
 from lash.sqlkit.rows import Number
@@ -25,17 +30,24 @@ class PostgresWorkRows:
 
     async def poll(self, poll: WorkPoll) -> WorkAnswer:
         own = poll.owner.process
-        answer = await self._database.read_one(
-            _Answer,
-            "work_poll",
+        arguments = (
             *(poll.sessions, poll.processes, poll.owner.owner_id, poll.owner.incarnation_id),
             *((None, None) if own is None else (own.boot_id, own.host_id)),
             *(list(poll.running_sessions), list(poll.running_processes), MAX_HOLDERS),
         )
+        answer = await self._ask(arguments, poll.beat)
         if answer is None:
             raise CorruptData("query work_poll returned no row")
         self._cache.remember_all(answer.processes)
         return answer
+
+    async def _ask(self, arguments: Sequence[object], beat: WorkerRow | None) -> _Answer | None:
+        if beat is None:
+            return await self._database.read_one(_Answer, "work_poll", *arguments)
+        worker = msgspec.json.encode(msgspec.structs.asdict(beat)).decode()
+        return await self._database.write_one(
+            _Answer, "work_beat", *arguments, worker, LATE_BEATS, GONE_BEATS, repeatable=True
+        )
 
     async def schema(self) -> int:
         found = await self._database.read_one(Number, "schema_version")

@@ -1,7 +1,7 @@
--- name: work_poll
--- Everything that a worker polls for, at one moment. The cost depends neither on how much is queued nor on how many
--- processes are parked: times are compared with a single value and rows are joined one by one, so that the planner has
--- to use the index of each list.
+-- fragment: work_lists
+-- The lists that a poll chooses from. The cost depends neither on how much is queued nor on how many processes are
+-- parked: times are compared with a single value and rows are joined one by one, so that the planner has to use the
+-- index of each list.
 WITH RECURSIVE clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- One step through the index per session that has ready work, not per batch.
 walk AS (
@@ -135,6 +135,9 @@ process_holders AS (
     FROM process_holders AS h
     WHERE h.incarnation_id IS NOT NULL
 )
+
+-- fragment: work_found
+-- What a poll returns.
 SELECT
     (SELECT now_ms FROM clock),
     array(
@@ -240,6 +243,9 @@ SELECT
     ),
     -- The last migration, which another program may have applied.
     (SELECT max(m.number) FROM :"schema".lash_migrations AS m),
+
+-- fragment: work_rows
+-- The rows that a claim reads.
     -- The rows of the processes that the caller is about to claim, so that the claim needs no read; not the long ones.
     array(
         SELECT row(
@@ -252,4 +258,77 @@ SELECT
             WHERE q.process_key = c.process_key AND octet_length(q.registration) <= 4096
             LIMIT 1
         ) AS p
-    );
+    )
+
+-- name: work_poll
+-- Everything that a worker polls for, at one moment.
+-- include: work_lists
+-- include: work_found
+    NULL,
+-- include: work_rows
+;
+
+-- name: work_beat
+-- The same with a beat ($10, the row of the worker as a JSON object): registers the worker or shows that it lives,
+-- removes workers that missed too many beats, and returns the place of the worker among the others. What an operator
+-- decided about it stays. The statement sees the rows from before its own writes.
+-- include: work_lists
+, beat AS (
+    SELECT b.*
+    FROM json_to_record($10::json) AS b (
+        worker_id text, owner_id text, host text, pid bigint, process text, boot_id text, version text, beat_ms bigint,
+        session_slots bigint, process_slots bigint, free_sessions bigint, free_processes bigint, agents text,
+        processes text, labels text, channel text, status text
+    )
+),
+written AS (
+    INSERT INTO :"schema".lash_workers AS w (
+        worker_id, owner_id, host, pid, process, boot_id, version, started_at_ms, seen_at_ms, beat_ms, session_slots,
+        process_slots, free_sessions, free_processes, agents, processes, labels, channel, status
+    )
+    SELECT
+        b.worker_id, b.owner_id, b.host, b.pid, b.process, b.boot_id, b.version, c.now_ms, c.now_ms, b.beat_ms, b.session_slots,
+        b.process_slots, b.free_sessions, b.free_processes, b.agents, b.processes, b.labels, b.channel, b.status
+    FROM beat AS b CROSS JOIN clock AS c
+    ON CONFLICT (worker_id) DO UPDATE SET
+        seen_at_ms = excluded.seen_at_ms, beat_ms = excluded.beat_ms, free_sessions = excluded.free_sessions,
+        free_processes = excluded.free_processes, channel = excluded.channel
+    RETURNING w.worker_id, w.started_at_ms, w.status
+),
+others AS MATERIALIZED (
+    SELECT
+        o.worker_id, o.owner_id, o.process, o.boot_id, o.status, o.started_at_ms,
+        o.seen_at_ms + $11::bigint * o.beat_ms >= c.now_ms AS live,
+        o.seen_at_ms + $12::bigint * o.beat_ms < c.now_ms AS gone
+    FROM :"schema".lash_workers AS o CROSS JOIN clock AS c
+    WHERE o.worker_id <> $4::text
+),
+-- A row that another beat removes, or its own worker writes, is left to them.
+removed AS (
+    DELETE FROM :"schema".lash_workers AS w
+    WHERE w.worker_id = ANY (array(
+        SELECT g.worker_id FROM :"schema".lash_workers AS g
+        WHERE g.worker_id = ANY (array(SELECT o.worker_id FROM others AS o WHERE o.gone))
+        FOR UPDATE SKIP LOCKED
+    ))
+)
+-- include: work_found
+    (
+        SELECT row(
+            (SELECT count(*) FROM others AS o WHERE o.live),
+            (
+                SELECT count(*) FROM others AS o
+                WHERE o.live AND o.status = 'active' AND (o.started_at_ms, o.worker_id) < (w.started_at_ms, w.worker_id)
+            ),
+            w.status,
+            array(
+                SELECT row(o.owner_id, o.worker_id, o.process)
+                FROM others AS o
+                WHERE NOT o.gone AND o.boot_id = $5::text
+                ORDER BY o.started_at_ms, o.worker_id
+            )
+        )
+        FROM written AS w
+    ),
+-- include: work_rows
+;

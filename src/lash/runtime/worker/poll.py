@@ -9,9 +9,11 @@ from typing import Final
 from lash.base.backoff import backoff
 from lash.errors import LashError, NewerSchema, StorageClosed
 from lash.model.work import MAX_POLL, WorkList
+from lash.model.worker import Beat
 from lash.runtime.processes.run import ProcessRun
 from lash.runtime.turns.run import TurnRun
 from lash.runtime.worker.backlog import Backlog
+from lash.runtime.worker.membership import Membership
 from lash.runtime.worker.processes import ProcessRunner
 from lash.runtime.worker.reclaim import Reclaimer
 from lash.runtime.worker.slots import Slots
@@ -41,6 +43,7 @@ class Poller:
         processes: ProcessRunner,
         timers: Timers,
         reclaimer: Reclaimer,
+        membership: Membership,
     ) -> None:
         self._state = state
         self._core = state.core
@@ -51,6 +54,7 @@ class Poller:
         self._processes = processes
         self._timers = timers
         self._reclaimer = reclaimer
+        self._membership = membership
 
     async def run(self) -> None:
         """Poll until the worker stops; raises only StorageClosed, and NewerSchema once this version is outdated."""
@@ -60,7 +64,7 @@ class Poller:
             while not self._state.is_stopping:
                 self._state.freed.clear()
                 try:
-                    work = await self._poll()
+                    work = await self._poll(self._membership.next_beat())
                     self._start(work)
                     failures = 0
                 except StorageClosed:
@@ -95,7 +99,7 @@ class Poller:
     def _is_full(self) -> bool:
         return self._turn_slots.is_full and self._process_slots.is_full
 
-    async def _poll(self) -> WorkList:
+    async def _poll(self, beat: Beat | None = None) -> WorkList:
         wanted = self._backlog.wanted()
         work = await self._core.storage.work.poll(
             sessions=min(self._turn_slots.wanted(), MAX_POLL),
@@ -103,7 +107,10 @@ class Poller:
             owner=self._core.owner,
             running_sessions=self._turn_slots.names(),
             running_processes=self._process_slots.names(),
+            beat=beat,
         )
+        if work.fleet is not None:
+            self._membership.note(work.fleet)
         self._backlog.put(work.process_ids, wanted=wanted)
         return work
 

@@ -40,6 +40,11 @@ class Slots(Generic[Run]):
         return self._working >= self._limit or len(self._runs) >= 2 * self._limit
 
     @property
+    def free(self) -> int:
+        """How many more can start now."""
+        return 0 if self.is_full else self._limit - self._working
+
+    @property
     def _working(self) -> int:
         return len(self._runs) - len(self._finishing)
 
@@ -47,7 +52,7 @@ class Slots(Generic[Run]):
         """Return how many to poll for; a poll also lists names that are avoided or have just run."""
         self._forget()
         known = self._avoided.keys() | self._left.keys()
-        return 0 if self.is_full else self._limit - self._working + len(known)
+        return 0 if self.is_full else self.free + len(known)
 
     def ranked(self, names: Sequence[str]) -> list[str]:
         """Return what a poll found, in the order in which to take it."""

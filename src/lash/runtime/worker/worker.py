@@ -11,6 +11,7 @@ from lash.runtime.processes.run import ProcessRun
 from lash.runtime.turns.run import TurnRun
 from lash.runtime.worker.backlog import Backlog
 from lash.runtime.worker.maintenance import maintain_regularly
+from lash.runtime.worker.membership import Membership
 from lash.runtime.worker.poll import Poller
 from lash.runtime.worker.processes import ProcessRunner
 from lash.runtime.worker.reclaim import Reclaimer
@@ -37,6 +38,7 @@ class Worker:
         backlog = Backlog(self._process_slots, options.processes)
         self._renewal = LeaseRenewal(self.state, self._runs)
         self._reclaimer = Reclaimer(self.state)
+        self._membership = Membership(self.state, self._turn_slots, self._process_slots)
         self._processes = ProcessRunner(self.state, self._process_slots, backlog, self._renewal)
         self._poller = Poller(
             self.state,
@@ -47,6 +49,7 @@ class Worker:
             self._processes,
             Timers(self.state),
             self._reclaimer,
+            self._membership,
         )
 
     async def run(self) -> None:
@@ -92,6 +95,7 @@ class Worker:
     async def _finish(self) -> None:
         """Let runs end within the grace time, then release the others; abandon runs that ignore it."""
         self.state.stopping.set()
+        await self._membership.leave()
         tasks = self.state.tasks
         if tasks:
             await asyncio.wait(set(tasks), timeout=self._core.options.grace_s)

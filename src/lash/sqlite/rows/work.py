@@ -6,8 +6,10 @@ import msgspec
 
 from lash.errors import CorruptData
 from lash.plan.work import MAX_HOLDERS, HeldRow, WorkAnswer, WorkChange, WorkPoll
+from lash.plan.worker import FleetRow
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
+from lash.sqlite.rows.worker import beat
 from lash.sqlkit.rows import Number, Text
 
 
@@ -18,7 +20,10 @@ class SQLiteWorkRows:
         self._database = database
 
     async def poll(self, poll: WorkPoll) -> WorkAnswer:
-        return self._database.read(lambda reader: _poll(reader, poll))
+        worker = poll.beat
+        if worker is None:
+            return self._database.read(lambda reader: _poll(reader, poll))
+        return await self._database.write_briefly(lambda write: _poll(write, poll, beat(write, worker)))
 
     async def schema(self) -> int:
         found = self._database.read(lambda reader: reader.one(Number, "schema_version"))
@@ -47,7 +52,7 @@ class _Marks(msgspec.Struct, frozen=True, array_like=True):
     schema: int
 
 
-def _poll(reader: Reader, poll: WorkPoll) -> WorkAnswer:
+def _poll(reader: Reader, poll: WorkPoll, fleet: FleetRow | None = None) -> WorkAnswer:
     now_ms, owner = reader.now_ms, poll.owner
     boot_id = None if owner.process is None else owner.process.boot_id
     marks = reader.one(_Marks, "work_marks", boot_id=boot_id, incarnation_id=owner.incarnation_id, now_ms=now_ms)
@@ -68,6 +73,7 @@ def _poll(reader: Reader, poll: WorkPoll) -> WorkAnswer:
         next_at_ms=marks.next_at_ms,
         timer_at_ms=marks.timer_at_ms,
         schema=marks.schema,
+        fleet=fleet,
     )
 
 

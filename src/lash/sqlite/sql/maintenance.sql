@@ -264,7 +264,9 @@ SELECT 'lash_trigger_deliveries', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_trig
     NULL
 UNION ALL
 SELECT 'lash_schedules', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_schedules LIMIT :limit)),
-    (SELECT MAX(rowid) FROM lash_schedules);
+    (SELECT MAX(rowid) FROM lash_schedules)
+UNION ALL
+SELECT 'lash_workers', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_workers LIMIT :limit)), NULL;
 
 -- name: maintenance_file_pages
 -- The number of pages of the database, and the bytes of one page.

@@ -1,0 +1,25 @@
+"""The registry of workers on every backend."""
+
+from __future__ import annotations
+
+from lash.base.limits import check_identifier
+from lash.model.worker import WorkerRecord
+from lash.plan.worker import decode_worker
+from lash.stores.worker import WorkerRows
+
+
+class Workers:
+    """The workers of one storage; the contract is `lash.stores.worker.WorkerStore`."""
+
+    def __init__(self, rows: WorkerRows) -> None:
+        self._rows = rows
+
+    async def list(self) -> tuple[WorkerRecord, ...]:
+        now_ms, rows = await self._rows.all()
+        return tuple(decode_worker(row, now_ms) for row in rows)
+
+    async def drain(self, worker_id: str) -> bool:
+        return await self._rows.drain(check_identifier("worker_id", worker_id))
+
+    async def leave(self, worker_id: str) -> bool:
+        return await self._rows.leave(check_identifier("worker_id", worker_id))

@@ -1,0 +1,56 @@
+-- name: worker_beat
+-- Registers a worker, or shows that it lives. What an operator decided about it stays.
+INSERT INTO lash_workers (
+    worker_id, owner_id, host, pid, process, boot_id, version, started_at_ms, seen_at_ms, beat_ms, session_slots, process_slots,
+    free_sessions, free_processes, agents, processes, labels, channel, status
+)
+VALUES (
+    :worker_id, :owner_id, :host, :pid, :process, :boot_id, :version, :now_ms, :now_ms, :beat_ms, :session_slots, :process_slots,
+    :free_sessions, :free_processes, :agents, :processes, :labels, :channel, :status
+)
+ON CONFLICT (worker_id) DO UPDATE SET
+    seen_at_ms = excluded.seen_at_ms, beat_ms = excluded.beat_ms, free_sessions = excluded.free_sessions,
+    free_processes = excluded.free_processes, channel = excluded.channel;
+
+-- name: worker_remove_gone
+-- Removes the workers that missed too many beats.
+DELETE FROM lash_workers WHERE worker_id <> :worker_id AND seen_at_ms + :gone_beats * beat_ms < :now_ms;
+
+-- name: worker_fleet
+-- How many other workers live, how many active ones of them were started before this one, and its status.
+SELECT
+    (
+        SELECT COUNT(*) FROM lash_workers AS o
+        WHERE o.worker_id <> w.worker_id AND o.seen_at_ms + :late_beats * o.beat_ms >= :now_ms
+    ),
+    (
+        SELECT COUNT(*) FROM lash_workers AS o
+        WHERE o.status = 'active' AND o.seen_at_ms + :late_beats * o.beat_ms >= :now_ms
+            AND (o.started_at_ms, o.worker_id) < (w.started_at_ms, w.worker_id)
+    ),
+    w.status
+FROM lash_workers AS w
+WHERE w.worker_id = :worker_id;
+
+-- name: worker_neighbours
+-- The other workers on the same boot of a machine.
+SELECT owner_id, worker_id, process
+FROM lash_workers
+WHERE worker_id <> :worker_id AND boot_id = :boot_id
+ORDER BY started_at_ms, worker_id;
+
+-- name: worker_all
+-- All workers in the order of their start.
+SELECT
+    worker_id, owner_id, host, pid, process, boot_id, version, started_at_ms, seen_at_ms, beat_ms, session_slots, process_slots,
+    free_sessions, free_processes, agents, processes, labels, channel, status
+FROM lash_workers
+ORDER BY started_at_ms, worker_id;
+
+-- name: worker_drain
+-- Lets a worker take nothing new.
+UPDATE lash_workers SET status = 'draining' WHERE worker_id = :worker_id;
+
+-- name: worker_leave
+-- Removes a worker.
+DELETE FROM lash_workers WHERE worker_id = :worker_id;

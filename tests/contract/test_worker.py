@@ -1,0 +1,164 @@
+"""The contract of the registry of workers: a beat registers a worker, shows that it lives, and returns its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from lash.errors import InvalidInput
+from lash.model.lease import LeaseOwner, LocalProcess
+from lash.model.worker import Beat, Fleet, Served, WorkerStatus
+from lash.stores.storage import Storage
+from lash.testing.harness import Harness
+
+BEAT_MS = 1_000
+
+
+def beat(name: str, *, boot: str = "boot", **changes: Any) -> Beat:  # noqa: ANN401 (fields of a beat)
+    """Return the beat of a worker of this name."""
+    process = LocalProcess(host_id="host", boot_id=boot, pid=1, process_start=name)
+    announced = Beat(
+        owner=LeaseOwner(owner_id=f"owner-{name}", incarnation_id=name, process=process),
+        host="localhost",
+        pid=1,
+        version="1.0",
+        beat_ms=BEAT_MS,
+        session_slots=4,
+        process_slots=8,
+        free_sessions=3,
+        free_processes=7,
+    )
+    return msgspec.structs.replace(announced, **changes)
+
+
+async def sent(storage: Storage, announced: Beat) -> Fleet:
+    """Poll with a beat and return what the worker learns."""
+    work = await storage.work.poll(sessions=0, processes=0, owner=announced.owner, beat=announced)
+    assert work.fleet is not None
+    return work.fleet
+
+
+async def names(storage: Storage) -> list[str]:
+    return [each.worker_id for each in await storage.workers.list()]
+
+
+class TestWorker:
+    """Laws of the registry."""
+
+    async def test_a_beat_registers_what_it_says(self, harness: Harness) -> None:
+        """The worker is listed as its last beat described it, with the times of the storage."""
+        storage = await harness.open()
+        served = Served(agents=("writer",), processes=(), labels=("gpu", "eu"))
+        first = beat("a", served=served, channel="here")
+        assert (await sent(storage, first)).live == 1
+        await harness.clock.advance(10)
+        later = msgspec.structs.replace(first, free_sessions=0, free_processes=1, beat_ms=2_000, channel=None)
+        await sent(storage, later)
+        (listed,) = await storage.workers.list()
+        assert listed.beat == later
+        assert (listed.status, listed.is_late, listed.seen_at_ms - listed.started_at_ms) == (
+            WorkerStatus.ACTIVE,
+            False,
+            10,
+        )
+
+    async def test_the_place_follows_the_order_of_the_starts(self, harness: Harness) -> None:
+        """The rank counts the live, active workers that started earlier; of one moment, the id decides."""
+        storage = await harness.open()
+        await sent(storage, beat("b"))
+        await harness.clock.advance(1)
+        for name in ("d", "c"):
+            await sent(storage, beat(name))
+        ranks = {name: (await sent(storage, beat(name))).rank for name in "bcd"}
+        assert ranks == {"b": 0, "c": 1, "d": 2}
+        assert await names(storage) == ["b", "c", "d"]
+        assert (await sent(storage, beat("d"))).live == 3
+
+    async def test_a_late_worker_loses_its_place_and_gets_it_back(self, harness: Harness) -> None:
+        """A worker that misses two beats does not count; its next beat restores its place."""
+        storage = await harness.open()
+        await sent(storage, beat("a"))
+        await sent(storage, beat("b", beat_ms=100_000))
+        await harness.clock.advance(2 * BEAT_MS)
+        assert (await sent(storage, beat("b", beat_ms=100_000))).rank == 1
+        await harness.clock.advance(1)
+        alone = await sent(storage, beat("b", beat_ms=100_000))
+        assert (alone.rank, alone.live) == (0, 1)
+        assert [each.is_late for each in await storage.workers.list()] == [True, False]
+        assert (await sent(storage, beat("a"))).rank == 0
+        assert (await sent(storage, beat("b", beat_ms=100_000))).rank == 1
+
+    async def test_a_dead_worker_is_removed_by_the_others(self, harness: Harness) -> None:
+        """A beat removes the workers that missed four of theirs; a late beat of such a worker registers it again."""
+        storage = await harness.open()
+        await sent(storage, beat("a"))
+        await sent(storage, beat("b", beat_ms=100_000))
+        await harness.clock.advance(4 * BEAT_MS)
+        await sent(storage, beat("b", beat_ms=100_000))
+        assert await names(storage) == ["a", "b"]
+        await harness.clock.advance(1)
+        await sent(storage, beat("b", beat_ms=100_000))
+        assert await names(storage) == ["b"]
+        assert (await sent(storage, beat("a"))).rank == 1
+
+    async def test_a_worker_leaves(self, harness: Harness) -> None:
+        """Leaving removes the worker at once; a second time it is unknown."""
+        storage = await harness.open()
+        await sent(storage, beat("a"))
+        await sent(storage, beat("b"))
+        assert await storage.workers.leave("a")
+        assert not await storage.workers.leave("a")
+        assert (await sent(storage, beat("b"))).rank == 0
+
+    async def test_draining_lasts(self, harness: Harness) -> None:
+        """A draining worker has no rank, whatever it announces, and the others move up."""
+        storage = await harness.open()
+        await sent(storage, beat("a"))
+        await sent(storage, beat("b"))
+        assert await storage.workers.drain("a")
+        assert await storage.workers.drain("a")
+        assert not await storage.workers.drain("nobody")
+        drained = await sent(storage, beat("a"))
+        assert (drained.rank, drained.status, drained.live) == (None, WorkerStatus.DRAINING, 2)
+        assert (await sent(storage, beat("b"))).rank == 0
+        assert [each.status for each in await storage.workers.list()] == [WorkerStatus.DRAINING, WorkerStatus.ACTIVE]
+
+    async def test_neighbours_are_on_the_same_boot(self, harness: Harness) -> None:
+        """A worker learns the other workers on its machine, in the order of their start."""
+        storage = await harness.open()
+        for name, boot in (("a", "boot"), ("b", "other"), ("c", "boot")):
+            await sent(storage, beat(name, boot=boot))
+            await harness.clock.advance(1)
+        assert (await sent(storage, beat("c"))).neighbours == (beat("a").owner,)
+        assert (await sent(storage, beat("a"))).neighbours == (beat("c").owner,)
+        assert (await sent(storage, beat("b", boot="other"))).neighbours == ()
+        nowhere = LeaseOwner(owner_id="n", incarnation_id="n")
+        assert (await sent(storage, beat("n", owner=nowhere))).neighbours == ()
+
+    async def test_a_poll_without_a_beat_registers_nothing(self, harness: Harness) -> None:
+        """Programs that poll without a beat are no workers."""
+        storage = await harness.open()
+        work = await storage.work.poll(sessions=1, processes=1, owner=beat("a").owner)
+        assert work.fleet is None
+        assert await names(storage) == []
+
+    @pytest.mark.parametrize(
+        ("change", "naming"),
+        [
+            ({"beat_ms": 0}, "beat_ms"),
+            ({"beat_ms": 86_400_001}, "beat_ms"),
+            ({"free_sessions": -1}, "free_sessions"),
+            ({"served": Served(agents=("",))}, "agents item"),
+            ({"served": Served(labels=("x",) * 101)}, "at most 100"),
+            ({"channel": ""}, "channel"),
+            ({"owner": LeaseOwner(owner_id="o", incarnation_id="other")}, "owner of the poll"),
+        ],
+    )
+    async def test_an_invalid_beat_is_refused(self, harness: Harness, change: dict[str, Any], naming: str) -> None:
+        """A beat that cannot be stored raises InvalidInput and registers nothing."""
+        storage = await harness.open()
+        with pytest.raises(InvalidInput, match=naming):
+            await storage.work.poll(sessions=0, processes=0, owner=beat("a").owner, beat=beat("a", **change))
+        assert await names(storage) == []
