@@ -20,7 +20,8 @@ SOURCE: Final = Path(__file__).parent.parent / "src"
 STUB: Final = SOURCE / "lash" / "sync" / "__init__.pyi"
 TABLE: Final = SOURCE / "lash" / "sync" / "interfaces.py"
 ROOTS: Final = (("lash.runtime.app", "App"), ("lash.stores.storage", "Storage"))
-_OPEN: Final = ("lash.connect.open", "open_storage")
+_FUNCTIONS: Final = {"open": ("lash.connect.open", "open_storage"), "shared": ("lash.connect.shared", "shared")}
+"""Functions that return a blocking storage, by their names in `lash.sync`."""
 _PLAIN: Final = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
 _STREAMS: Final = frozenset({"AsyncIterator", "AsyncIterable", "AsyncGenerator"})
 _HOLDERS: Final = frozenset(
@@ -114,9 +115,9 @@ class _Writer:
 
     def text(self) -> str:
         bodies = [self._class(each) for each in self._found.values()]
-        bodies.append(self._open())
+        bodies += [self._opener(name, home, function) for name, (home, function) in _FUNCTIONS.items()]
         lines = [f"from {home} import {name}" if home else f"import {name}" for home, name in sorted(self._imports)]
-        names = sorted({*self._found, "Stream", "open"})
+        names = sorted({*self._found, *_FUNCTIONS, "Stream"})
         return "\n".join(
             [_HEADER, *lines, "", f"__all__ = {names!r}", "", *sorted(self._variables.values()), "", *bodies]
         )
@@ -159,9 +160,9 @@ class _Writer:
             if is_public and (function.name not in overloaded or _is_marked(function, "overload")):
                 yield self._function(interface.module, function, name)
 
-    def _open(self) -> str:
-        module = Module(_OPEN[0])
-        return self._function(module, module.functions[_OPEN[1]], "open")
+    def _opener(self, name: str, home: str, function: str) -> str:
+        module = Module(home)
+        return self._function(module, module.functions[function], name)
 
     def _function(self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:
         for argument in _arguments(function):

@@ -17,6 +17,7 @@ _FILES = (
     "latency",
     "fleet",
     "footprint",
+    "shared",
     "hardship",
 )
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lash.bytestore.file import FileBytes as FileBytes
     from lash.bytestore.s3 import S3Bytes as S3Bytes
     from lash.connect.open import open_storage
+    from lash.connect.shared import shared as shared
     from lash.errors import Advice as Advice
     from lash.errors import AttachmentNotFound as AttachmentNotFound
     from lash.errors import CommitTooLarge as CommitTooLarge
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from lash.model.trigger.schedule import CatchUp as CatchUp
     from lash.model.trigger.trigger import EmitReport as EmitReport
     from lash.runtime.app import App as App
+    from lash.runtime.current import current as current
     from lash.runtime.definition import AgentDefinition as AgentDefinition
     from lash.runtime.definition import ProcessDefinition as ProcessDefinition
     from lash.runtime.errors import Permanent as Permanent
@@ -120,6 +122,7 @@ else:
         "lash.bytestore.file": "FileBytes",
         "lash.bytestore.s3": "S3Bytes",
         "lash.connect.open": "open",
+        "lash.connect.shared": "shared",
         "lash.errors": (
             "Advice AttachmentNotFound CommitTooLarge ConfigError Conflict CorruptData ExecutionError "
             "ForeignDatabase InvalidInput LashError LeaseLost NewerSchema NotFound OutcomeUnknown "
@@ -141,6 +144,7 @@ else:
         "lash.model.trigger.schedule": "CatchUp",
         "lash.model.trigger.trigger": "EmitReport",
         "lash.runtime.app": "App",
+        "lash.runtime.current": "current",
         "lash.runtime.definition": "AgentDefinition ProcessDefinition",
         "lash.runtime.errors": "Permanent",
         "lash.runtime.hooks": "Hook LoggingHook",

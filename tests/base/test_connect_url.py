@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import lash
+from lash.connect.url import identity_of
 from lash.errors import ConfigError
 from lash.sqlite.engine.options import SQLiteOptions
 from lash.sqlite.storage import SQLiteStorage
@@ -52,6 +53,34 @@ async def test_a_wrong_url_is_refused_before_anything_is_opened(url: str, messag
     """The error has the fault and the right form, and no file appears."""
     with pytest.raises(ConfigError, match=message):
         await lash.open(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "same", "other"),
+    [
+        ("sqlite:///a.db", "sqlite:///./%61.db", "sqlite:///b.db"),
+        ("sqlite://", "sqlite:///:memory:", "sqlite:///a.db"),
+        (
+            "sqlite:///a.db?synchronous=full&busy_timeout_ms=1",
+            "sqlite:///a.db?busy_timeout_ms=1&synchronous=full",
+            "sqlite:///a.db?busy_timeout_ms=2&synchronous=full",
+        ),
+        ("postgresql://u@h/d", "postgres://u@H:5432/d", "postgresql://u@h:5433/d"),
+        ("postgresql://u@h/d", "postgresql:///d?host=h&user=u", "postgresql://u@h/e"),
+        ("postgresql://u:a%40b@h/d", "postgresql://h/d?password=a%40b&user=u", "postgresql://u:other@h/d"),
+        ("postgresql://a,b:6432/d", "postgresql://A:5432,B:6432/d", "postgresql://b:6432,a/d"),
+        ("postgresql:///d?host=%2Ftmp", "postgresql://%2Ftmp/d", "postgresql://%2Fvar/d"),
+        (
+            "postgresql://h/d?schema=s&sslmode=require&max_size=16",
+            "postgresql://h/d?sslmode=require&schema=s",
+            "postgresql://h/d?sslmode=disable&schema=s",
+        ),
+    ],
+)
+def test_urls_of_the_same_storage_are_equal(url: str, same: str, other: str) -> None:
+    """Spelling, order, defaults and place of a part do not matter; a part that differs does."""
+    assert identity_of(url) == identity_of(same)
+    assert identity_of(url) != identity_of(other)
 
 
 async def test_a_wrong_compression_is_refused() -> None:

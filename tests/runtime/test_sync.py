@@ -19,10 +19,10 @@ from typing import Self, assert_type
 import pytest
 
 import lash
+from lash.base.portal import Portal
 from lash.model.activity import Observed
 from lash.model.session.session import CreatedSession
 from lash.sync.interfaces import INTERFACES
-from lash.sync.portal import Portal
 from lash.sync.proxy import Blocking, derive
 from lash.sync.stream import Stream
 

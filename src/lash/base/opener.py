@@ -19,8 +19,8 @@ class Opener:
         """Raise ConfigError in a child that was forked after the storage was opened."""
         if os.getpid() != self._process:
             raise ConfigError(
-                "this storage was opened before the process forked; open a new one in the child, or use the 'spawn' "
-                "start method"
+                "this storage was opened before the process forked; fork before you open it, or start the child with "
+                "the 'spawn' or 'forkserver' method"
             )
 
     def check_loop(self) -> None:
@@ -33,5 +33,5 @@ class Opener:
         if running is not self._loop:
             raise ConfigError(
                 "this storage was opened in another event loop, or is used from a thread without one; open one storage "
-                "in each event loop (each asyncio.run makes a new one) and use it there"
+                "in each event loop (each asyncio.run makes a new one) and use it there, or use lash.shared(url)"
             )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, TypedDict
 
 from lash.base.clock import Clock, SystemClock
 from lash.base.compression import Compression
+from lash.connect.url import EXAMPLES, POSTGRES, scheme_of, shown, sqlite_path
 from lash.errors import ConfigError
 from lash.model.session.commit import CommitBudget
 from lash.model.session.session import Retention
@@ -19,8 +19,18 @@ if TYPE_CHECKING:
     from lash.stores.attachment import ByteStore
     from lash.stores.storage import Storage
 
-_POSTGRES = ("postgresql", "postgres")
-_EXAMPLES = "sqlite:///agents.db, sqlite:// (in memory) or postgresql://user@host/database"
+
+class OpenOptions(TypedDict, total=False):
+    """The options of `open_storage` that do not belong to one event loop."""
+
+    migrate: bool
+    compression: Compression
+    budget: CommitBudget
+    retention: Retention
+    attachment_bytes: ByteStore | None
+    clock: Clock | None
+    listen_url: str | None
+    on_statement: Callable[[str], None] | None
 
 
 async def open_storage(
@@ -58,8 +68,8 @@ async def open_storage(
     from lash.plan.session.commit import CommitRules
 
     rules = CommitRules(compression=_compression(compression), budget=budget, retention=retention)
-    scheme = _scheme(url)
-    if scheme in _POSTGRES:
+    scheme = scheme_of(url)
+    if scheme in POSTGRES:
         from lash.postgres.storage import PostgresStorage
 
         describe_shapes()
@@ -73,14 +83,14 @@ async def open_storage(
             on_statement=on_statement,
         )
     if scheme != "sqlite":
-        raise ConfigError(f"unknown URL scheme {_shown(scheme or url)}; expected {_EXAMPLES}")
+        raise ConfigError(f"unknown URL scheme {shown(scheme or url)}; expected {EXAMPLES}")
     if pool is not None or listen_url is not None:
         option = "listen_url" if pool is None else "pool"
         raise ConfigError(f"expected a postgresql:// URL with {option}; SQLite has none")
     from lash.sqlite.storage import SQLiteStorage, options_from_query
 
     describe_shapes()
-    path, query = _sqlite_path(url)
+    path, query = sqlite_path(url)
     return await SQLiteStorage.open(
         path,
         migrate=migrate,
@@ -110,31 +120,3 @@ def _compression(name: str) -> Compression:
         return Compression(name)
     except ValueError:
         raise ConfigError(f"unknown compression {name!r}; expected one of {', '.join(Compression)}") from None
-
-
-def _scheme(url: str) -> str:
-    if not isinstance(url, str):
-        raise ConfigError(f"expected a URL such as {_EXAMPLES}, got {type(url).__name__}")
-    return url.partition("://")[0] if "://" in url else ""
-
-
-def _shown(text: str) -> str:
-    """Return a text for a message; a text with an @ may hold a password and is not shown."""
-    return "a text with '@' in it" if "@" in text else f"{text!r:.80}"
-
-
-def _sqlite_path(url: str) -> tuple[str | None, str]:
-    """Return the path, None for memory, and the query string."""
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise ConfigError(f"malformed URL {_shown(url)}: {error}") from None
-    if parts.fragment:
-        raise ConfigError(f"{_shown(url)} contains '#'; in a file name write it as %23")
-    if parts.netloc:
-        host = "file" if "@" in parts.netloc else parts.netloc[:80]
-        raise ConfigError(f"{_shown(url)} names a host; write a file with three slashes: sqlite:///{host}")
-    path = unquote(parts.path.removeprefix("/"))
-    if "\0" in path:
-        raise ConfigError("the path of the storage contains a NUL character")
-    return (None if path in ("", ":memory:") else path), parts.query

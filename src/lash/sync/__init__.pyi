@@ -3,12 +3,13 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 import asyncpg
 
 from lash.base.clock import Clock
 from lash.base.compression import BlobRef, Compression
+from lash.connect.open import OpenOptions
 from lash.model.activity import ActivityDraft, ActivityPage, ObserveCursor, Observed, SeenChanges
 from lash.model.artifact import ArtifactPage, ArtifactRef, ProcessEnvironment
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
@@ -121,6 +122,7 @@ __all__ = [
     "WorkStore",
     "WorkerStore",
     "open",
+    "shared",
 ]
 
 A = TypeVar("A", bound=Callable[[Turn], Awaitable[object]])
@@ -1433,4 +1435,22 @@ def open(
     of every statement before it runs.
 
     Raises ConfigError if no asyncio event loop is running, as under trio.
+    """
+
+def shared(url: str, **options: Unpack[OpenOptions]) -> Storage:
+    """Return the storage that this process shares for the URL; the first call of one of its methods opens it.
+
+    Its methods can be awaited from any asyncio event loop, and from several at once; plain threads use
+    `lash.sync.shared`, which is the same storage. It lives in a thread with its own event loop and is closed at exit. A
+    URL that names the same database with the same options is the same storage, however it is spelled; ``sqlite://`` is
+    one database in memory for the whole process. A relative path is resolved here and now.
+
+    The options are those of `lash.open` without ``pool``, which belongs to one event loop. They are passed once, in the
+    first call for a URL; a later call without options returns the same storage, one with other options raises
+    ConfigError.
+
+    A cancelled call is cancelled in the storage, and raises once it has ended there. Errors are the same objects, with
+    both sides in their traceback. Context variables of the caller are seen by the call. ``with`` does not close
+    the storage, because other code may use it; `close` does, and the next call opens it again. A child that is forked
+    after the first call gets ConfigError.
     """

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Final, Generic, Protocol, Self
+from typing import Any, Final, Self
 
+from lash.base.portal import Caller
+from lash.connect.any_loop import members
 from lash.sync.interfaces import INTERFACES
-from lash.sync.portal import Portal
 from lash.sync.stream import Stream
 
 _AS_PLAIN: Final = {
@@ -28,7 +29,7 @@ class Blocking:
 
     __slots__ = ("__weakref__", "_portal", "_target")
 
-    def __init__(self, portal: Portal, target: Any) -> None:  # noqa: ANN401 (any async object)
+    def __init__(self, portal: Caller, target: Any) -> None:  # noqa: ANN401 (any async object)
         self._portal = portal
         self._target = target
 
@@ -69,36 +70,30 @@ def derive(source: type[Any], base: type[Blocking] = Blocking) -> type[Blocking]
 
     Attributes defined by the base are kept.
     """
-    members: dict[str, object] = {"__slots__": (), "__module__": "lash.sync", "__doc__": plain_text(source.__doc__)}
-    for name, member in _members(source):
+    namespace: dict[str, object] = {"__slots__": (), "__module__": "lash.sync", "__doc__": plain_text(source.__doc__)}
+    for name, member in members(source):
         if name in _AS_PLAIN:
             plain = _AS_PLAIN[name]
             if not hasattr(base, plain):
-                members[plain] = Blocking._enter if plain == "__enter__" else Blocking._exit  # noqa: SLF001 (ours)
+                namespace[plain] = Blocking._enter if plain == "__enter__" else Blocking._exit  # noqa: SLF001 (ours)
         elif name.startswith("_") or hasattr(base, name):
             continue
         elif isinstance(member, property):
-            members[name] = _property(name, member)
+            namespace[name] = _property(name, member)
         elif inspect.isfunction(member):
-            members[name] = _method(name, member)
+            namespace[name] = _method(name, member)
     if getattr(source, "__parameters__", ()):
-        members["__class_getitem__"] = classmethod(_any_parameters)
-    return type(source.__name__, (base,), members)
+        namespace["__class_getitem__"] = classmethod(_any_parameters)
+    return type(source.__name__, (base,), namespace)
 
 
-def wrap(portal: Portal, value: Any, kind: str | None) -> Any:  # noqa: ANN401 (values of all kinds pass)
+def wrap(portal: Caller, value: Any, kind: str | None) -> Any:  # noqa: ANN401 (values of all kinds pass)
     """Return what a blocking call returns for an async value; plain values are unchanged."""
     if value is None:
         return None
     if kind is not None:
         return blocking(kind)(portal, value)
     return Stream(portal, value) if hasattr(value, "__anext__") else value
-
-
-def _members(source: type[Any]) -> Iterator[tuple[str, object]]:
-    for each in reversed(source.__mro__):
-        if each not in (object, Protocol, Generic):
-            yield from vars(each).items()
 
 
 def _property(name: str, member: property) -> property:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
-from lash.connect.open import open_storage
+from lash.base.portal import Portal
+from lash.connect.link import SharedLink
+from lash.connect.open import OpenOptions, open_storage
+from lash.connect.shared import shared, shared_link
 from lash.errors import ConfigError, LashError
 from lash.runtime.app import App as AsyncApp
 from lash.stores.storage import Storage as AsyncStorage
-from lash.sync.portal import Portal
 from lash.sync.proxy import Blocking, blocking, derive
 
 
@@ -17,6 +19,7 @@ class Opened(Blocking):
     """Closes the thread with the storage."""
 
     __slots__ = ()
+    _portal: Portal
 
     def close(self) -> None:
         """Finish accepted calls, close the storage, and end the thread. Idempotent."""
@@ -31,10 +34,30 @@ class Opened(Blocking):
         self.close()
 
 
+class Shared(Blocking):
+    """Leaves the storage open for the other users of the process."""
+
+    __slots__ = ()
+    _portal: SharedLink
+
+    def close(self) -> None:
+        """Finish the calls in flight, and close the storage for the whole process. The next call opens it again."""
+        self._portal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
 class Living(Blocking):
     """Starts the thread with the application and ends it with it."""
 
     __slots__ = ()
+    _portal: Portal
 
     def __init__(self, url: str, **options: Any) -> None:  # noqa: ANN401 (what the async App takes)
         super().__init__(Portal("lash-app", _not_running), AsyncApp(url, **options))
@@ -67,6 +90,7 @@ class Living(Blocking):
 
 App: Final = derive(AsyncApp, Living)
 _OpenedStorage: Final = type("Storage", (Opened, blocking("Storage")), {"__slots__": (), "__module__": "lash.sync"})
+_SharedStorage: Final = type("Storage", (Shared, blocking("Storage")), {"__slots__": (), "__module__": "lash.sync"})
 
 
 def open_blocking(url: str, **options: Any) -> Any:  # noqa: ANN401 (the stub says it)
@@ -80,6 +104,11 @@ def open_blocking(url: str, **options: Any) -> Any:  # noqa: ANN401 (the stub sa
         portal.close()
         raise
     return _OpenedStorage(portal, storage)
+
+
+def shared_blocking(url: str, **options: Unpack[OpenOptions]) -> Any:  # noqa: ANN401 (the stub says it)
+    """Return the storage of `lash.shared` for blocking use: one per process and URL, from any plain thread."""
+    return _SharedStorage(shared_link(url, options), shared(url, **options))
 
 
 def _not_running() -> LashError:

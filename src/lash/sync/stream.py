@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
-from lash.sync.portal import Portal
+from lash.base.portal import Caller
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ _END: Final = object()
 class Stream(Generic[T]):
     """Values as they come; each ``next`` waits for one. Leaving its ``with`` block, or `close`, ends it early."""
 
-    def __init__(self, portal: Portal, source: AsyncIterator[T]) -> None:
+    def __init__(self, portal: Caller, source: AsyncIterator[T]) -> None:
         self._portal = portal
         self._source = source
 

@@ -51,14 +51,22 @@ def current_line() -> Branch:
 
 
 def own_branch() -> Branch:
-    """Return the current branch, from its own task; raise ConfigError in tasks that the run does not know."""
+    """Return the current branch, from its own task; raise ConfigError in tasks and threads of other code."""
     branch = current_line()
-    if asyncio.current_task() is not branch.task:
+    if _current_task() is not branch.task:
         raise ConfigError(
-            "steps and waits were called in a task of their own, where their order depends on who is faster: run "
-            "concurrent branches with gather() of the context or turn, or give each step a key with options(key=...)"
+            "steps and waits were called in a task or thread of their own, where their order depends on timing: give "
+            "each step a key with options(key=...) of the turn or context, or run concurrent branches with its gather()"
         )
     return branch
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        # A plain thread.
+        return None
 
 
 class _Join:

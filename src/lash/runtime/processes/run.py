@@ -41,6 +41,7 @@ from lash.model.process.process import (
 from lash.model.value import JSON
 from lash.model.wait import Resolution, WaitIdentity, WaitKey
 from lash.runtime.after_run import AfterRun
+from lash.runtime.current import RunHere
 from lash.runtime.definition import ENGINE, ProcessDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended, error_code, error_text
 from lash.runtime.hooks import PROCESS
@@ -271,10 +272,14 @@ class ProcessRun:
         async def body() -> Any:  # noqa: ANN401 (whatever the function returns)
             self._journal.lines.begin()
             context, timeout_s = Context(self, self._journal), self.definition.timeout_s
-            if timeout_s is None:
-                return await self.definition.function(context, **arguments)
-            async with asyncio.timeout(timeout_s):
-                return await self.definition.function(context, **arguments)
+            here = RunHere(context)
+            try:
+                if timeout_s is None:
+                    return await self.definition.function(context, **arguments)
+                async with asyncio.timeout(timeout_s):
+                    return await self.definition.function(context, **arguments)
+            finally:
+                here.end()
 
         if not self._released and not self._lost:
             self._task = asyncio.create_task(body(), name=f"lash-process {self.process_id}")

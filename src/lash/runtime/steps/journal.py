@@ -13,7 +13,7 @@ import msgspec
 from lash.base.ids import new_id
 from lash.base.limits import check_identifier
 from lash.base.replay_key import replay_key
-from lash.errors import EffectMismatch, InvalidInput, LeaseLost, OutcomeUnknown, StepFailed
+from lash.errors import ConfigError, EffectMismatch, InvalidInput, LeaseLost, OutcomeUnknown, StepFailed
 from lash.model.effect import (
     AwaitEvent,
     Command,
@@ -87,6 +87,7 @@ class Journal:
         self._records: dict[str, EffectRecord] = {}
         self._running: set[str] = set()
         self._recorded_errors: list[BaseException] = []
+        self._loop = asyncio.get_running_loop()
         self._stopped: BaseException | None = None
         self.lines = Branches()
         self.before_new: Callable[[], None] | None = None
@@ -193,6 +194,7 @@ class Journal:
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
     ) -> Any:  # noqa: ANN401 (the declared type is known at run time)
         name = envelope.replay_key
+        self._check_loop(name)
         known = self._known(envelope)
         if known is not None and known.status is not EffectStatus.IN_PROGRESS:
             self._hooks.step_replayed(self.scope, name)
@@ -231,6 +233,14 @@ class Journal:
             self._fail_for_now(envelope, failure)
             raise
         return from_json(plain, declared, what)
+
+    def _check_loop(self, name: str) -> None:
+        """Refuse a step before it runs if its outcome could not be recorded."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise ConfigError(
+                f"step {name!r} was awaited in another event loop than its run; in a thread, pass a coroutine to the "
+                "loop of the run: asyncio.run_coroutine_threadsafe(coroutine, loop).result()"
+            )
 
     def _fail_for_now(self, envelope: Envelope, failure: Exception) -> None:
         """Keep a failure. If the branch continues after it, a replay must fail too; if not, a retry may help."""

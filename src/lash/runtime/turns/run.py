@@ -23,6 +23,7 @@ from lash.model.session.message import Message
 from lash.model.session.node import ProtocolEntry
 from lash.model.value import JSON
 from lash.runtime.after_run import AfterRun
+from lash.runtime.current import RunHere
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended
 from lash.runtime.hooks import TURN
@@ -224,7 +225,7 @@ class TurnRun:
     async def _body(self, agent: AgentDefinition, journal: Journal) -> object:
         root_branch()
         turn = Turn(self, self._core, journal, self._draft)
-        limit = asyncio.timeout(agent.timeout_s)
+        here, limit = RunHere(turn), asyncio.timeout(agent.timeout_s)
         try:
             async with limit:
                 return await agent.function(turn)
@@ -232,6 +233,8 @@ class TurnRun:
             if limit.expired():
                 raise TimeoutError(f"agent {agent.name!r} took longer than {agent.timeout_s:g} s") from error
             raise
+        finally:
+            here.end()
 
     async def _finish(self, agent: AgentDefinition, task: asyncio.Task[object]) -> TurnEnd:
         if self._lost or self._released:

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, and calls into it from other threads."""
+"""An event loop in a thread of its own, and calls into it from other threads and other event loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from lash.errors import ConfigError, LashError, StorageClosed
 
@@ -23,6 +23,18 @@ _LAST_WORD_S: Final = 5.0
 _open_portals: Final[weakref.WeakSet[Portal]] = weakref.WeakSet()
 _leaving: Final[set[_LoopThread]] = set()
 """Threads that are ending and that only the exit of the interpreter waits for."""
+
+
+class Caller(Protocol):
+    """Calls functions in the event loop of one object, from other threads."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def is_inside(self) -> bool: ...
+
+    def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any: ...  # noqa: ANN401 (what it returns)
 
 
 class Portal:
@@ -73,6 +85,17 @@ class Portal:
         """
         return self._require_outside(function).call(function, args, kwargs, self._closed)
 
+    async def await_call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (what it returns)
+        """Call the function in the loop from another event loop, which goes on meanwhile; return or raise like `call`.
+
+        A cancellation of the caller cancels the function there, and is raised here once it has ended.
+        """
+        return await self._require_outside(function).await_call(function, args, kwargs, self._closed)
+
+    def send(self, function: Callable[[], object]) -> None:
+        """Call the function in the loop without waiting for it; calls that are sent later start after it."""
+        self._require().send(function, self._closed)
+
     def end(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call the function that closes the object, then end the thread; idempotent."""
         if not self.is_open:
@@ -121,7 +144,7 @@ class _LoopThread:
         # Reentrant: the garbage collector may run, and call abandon, while this thread holds it.
         self._guard = threading.RLock()
         self._accepting = True
-        self._answers: set[concurrent.futures.Future[Any]] = set()
+        self._answers: set[_Answer] = set()
         began: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._run, args=(began,), name=name, daemon=True)
         self._thread.start()
@@ -144,10 +167,7 @@ class _LoopThread:
         closed: Callable[[], LashError],
     ) -> Any:  # noqa: ANN401 (whatever the function returns)
         answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        call = _Call(function, args, kwargs, answer)
-        with self._guard:
-            self._send(call.begin, closed)
-            self._answers.add(answer)
+        call = self._begin(_Call(function, args, kwargs, answer), closed)
         try:
             return answer.result()
         except asyncio.CancelledError:
@@ -157,8 +177,7 @@ class _LoopThread:
         except BaseException:
             if not answer.done():
                 # The wait was interrupted, as by Ctrl-C: cancel the call before the error leaves.
-                with contextlib.suppress(StorageClosed):
-                    self._send(call.cancel, StorageClosed)
+                self._cancel(call)
                 concurrent.futures.wait({answer})
             raise
         finally:
@@ -166,6 +185,43 @@ class _LoopThread:
                 self._answers.discard(answer)
             # An error refers to this frame; deleting these avoids a reference cycle.
             del answer, call
+
+    async def await_call(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        closed: Callable[[], LashError],
+    ) -> Any:  # noqa: ANN401 (whatever the function returns)
+        answer = _LoopAnswer()
+        call = self._begin(_Call(function, args, kwargs, answer), closed)
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            while not answer.has_arrived:
+                try:
+                    await answer.arrival()
+                except asyncio.CancelledError as error:
+                    # Raised below, once the call has ended: until then it may still write.
+                    cancelled = error
+                    self._cancel(call)
+            if cancelled is not None:
+                raise cancelled
+            return answer.result()
+        except asyncio.CancelledError:
+            if self._accepting or cancelled is not None:
+                raise
+            raise closed() from None
+        finally:
+            if not answer.has_arrived:
+                # The caller's event loop is being closed.
+                self._cancel(call)
+            with self._guard:
+                self._answers.discard(answer)
+            del answer, call, cancelled
+
+    def send(self, function: Callable[[], object], closed: Callable[[], LashError]) -> None:
+        context = contextvars.copy_context()
+        self._send(lambda: context.run(function), closed)
 
     def stop(self) -> None:
         if not self.is_here:
@@ -203,9 +259,20 @@ class _LoopThread:
                 # Runs after every accepted call has started, so that it is cancelled with the rest.
                 self._loop.call_soon_threadsafe(self._stopping.set)
 
-    def _send(self, begin: Callable[[], None], closed: Callable[[], LashError]) -> None:
+    def _begin(self, call: _Call, closed: Callable[[], LashError]) -> _Call:
+        answer = call.answer
+        with self._guard:
+            self._send(call.begin, closed)
+            self._answers.add(answer)
+        return call
+
+    def _cancel(self, call: _Call) -> None:
+        with contextlib.suppress(StorageClosed):
+            self._send(call.cancel, StorageClosed)
+
+    def _send(self, begin: Callable[[], object], closed: Callable[[], LashError]) -> None:
         if not self.is_here:
-            raise ConfigError("this was opened before the process forked; open it again in the child")
+            raise ConfigError("this was opened before the process forked; fork before you open it")
         with self._guard:
             if not self._accepting:
                 raise closed()
@@ -255,6 +322,66 @@ class _LoopThread:
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
+class _Answer(Protocol):
+    """Where the loop puts the outcome of a call."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Any, /) -> None: ...  # noqa: ANN401 (any result)
+
+    def set_exception(self, error: BaseException, /) -> None: ...
+
+
+class _LoopAnswer:
+    """The outcome of a call for a task of another event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_set = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self.has_arrived = False
+        """Whether the task's own loop has the outcome."""
+
+    def done(self) -> bool:
+        return self._is_set
+
+    def set_result(self, result: Any, /) -> None:  # noqa: ANN401 (any result)
+        self._result = result
+        self._set()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        self._error = error
+        self._set()
+
+    async def arrival(self) -> None:
+        """Wait for the outcome; a cancellation ends only this wait."""
+        self._waiter = self._loop.create_future()
+        await self._waiter
+
+    def result(self) -> Any:  # noqa: ANN401 (whatever the function returned)
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+            return self._result
+        finally:
+            # The error refers to this frame; deleting it avoids a reference cycle.
+            del error
+
+    def _set(self) -> None:
+        self._is_set = True
+        # The task's loop may have been closed meanwhile, and the task with it.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._arrive)
+
+    def _arrive(self) -> None:
+        self.has_arrived = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
 class _Call:
     """One call on its way into the loop and back."""
 
@@ -263,12 +390,12 @@ class _Call:
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        answer: concurrent.futures.Future[Any],
+        answer: _Answer,
     ) -> None:
         self._function = function
         self._args = args
         self._kwargs = kwargs
-        self._answer = answer
+        self.answer = answer
         self._context = contextvars.copy_context()
         self._task: asyncio.Task[Any] | None = None
 
@@ -287,12 +414,16 @@ class _Call:
         return await outcome if inspect.isawaitable(outcome) else outcome
 
     def _end(self, task: asyncio.Task[Any]) -> None:
+        answer = self.answer
+        # The traceback of an error leads here; deleting these avoids reference cycles.
+        self._task = None
+        del self.answer
         if task.cancelled():
-            self._answer.set_exception(asyncio.CancelledError())
+            answer.set_exception(asyncio.CancelledError())
         elif (error := task.exception()) is not None:
-            self._answer.set_exception(error)
+            answer.set_exception(error)
         else:
-            self._answer.set_result(task.result())
+            answer.set_result(task.result())
 
 
 @atexit.register
