@@ -38,6 +38,7 @@
         │   ├── GraphConflict
         │   ├── GraphShared
         │   ├── SessionExists
+        │   ├── RecordConflict
         │   ├── SourceKeyConflict
         │   ├── RegistrationConflict
         │   ├── EventConflict
@@ -414,6 +415,24 @@ class SessionExists(Conflict):
     def __init__(self, session_id: str, difference: str = "is not a fork of this source") -> None:
         super().__init__(f"session {session_id!r} exists already and {difference}")
         self.session_id = session_id
+
+
+class RecordConflict(Conflict):
+    """The record has another version than the caller expected; version 0 means that there is no record."""
+
+    def __init__(self, session_id: str | None, collection: str, key: str, *, expected: int, actual: int) -> None:
+        owner = "the storage" if session_id is None else f"session {session_id!r}"
+        there = "does not exist" if actual == 0 else f"is at version {actual}"
+        wanted = "no record" if expected == 0 else f"version {expected}"
+        super().__init__(
+            f"record {key!r} in collection {collection!r} of {owner} {there}, the caller expected {wanted}; "
+            "get it and decide again"
+        )
+        self.session_id = session_id
+        self.collection = collection
+        self.key = key
+        self.expected = expected
+        self.actual = actual
 
 
 class SourceKeyConflict(Conflict):

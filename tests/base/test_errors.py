@@ -20,6 +20,7 @@ ADVICE = {
         *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound", "ArtifactNotFound", "AttachmentNotFound"),
         *("ProcessNotFound", "ProcessPruned", "GrantNotFound"),
         *("Conflict", "RevisionConflict", "TurnConflict", "NodeConflict", "GraphConflict", "SourceKeyConflict"),
+        "RecordConflict",
         *("RegistrationConflict", "EventConflict", "ProcessTerminal"),
         *("GraphShared", "SessionExists"),
         *("ExecutionError", "StepFailed", "OutcomeUnknown", "ProcessFailed", "TurnFailed", "WaitRejected"),

@@ -28,6 +28,7 @@ OLD = Prunable(
     schedules=1,
     waits=1,
     activity=2,
+    records=1,
 )
 """The rows that `_live` leaves to prune."""
 
@@ -81,6 +82,8 @@ async def _live(storage: Storage, name: str) -> None:
     await storage.waits.resolve(await key_of(storage, name, OPERATION), YES)
     await key_of(storage, f"{name}-open", OPERATION)
     await show(storage, "a", "b", session_id=name)
+    await storage.records.put("c", name, 1, ttl_ms=1)
+    await storage.records.put("c", f"{name}-kept", 1, ttl_ms=1_000)
 
 
 async def _pruned(storage: Storage, before_ms: int) -> Prunable:
@@ -97,4 +100,5 @@ async def _pruned(storage: Storage, before_ms: int) -> Prunable:
         schedules=await storage.schedules.prune_deleted(before_ms=before_ms),
         waits=await storage.waits.prune(resolved_before_ms=before_ms),
         activity=(await upkeep.prune_activity(older_than_ms=5)).removed_count,
+        records=await storage.records.prune(expired_before_ms=before_ms),
     )

@@ -125,7 +125,7 @@ def test_every_table_counts_for_one_noun(noun: str, tables: list[str]) -> None:
 
 def test_what_could_be_pruned_is_told_by_kind() -> None:
     """Each count of the database is under its own name."""
-    assert prunable(PrunableRow(9, 1, 2, 3, 4, 5, 6, 7, 8)) == Prunable(
+    assert prunable(PrunableRow(9, 1, 2, 3, 4, 5, 6, 7, 8, 10)) == Prunable(
         before_ms=9,
         turns=1,
         source_keys=2,
@@ -135,4 +135,5 @@ def test_what_could_be_pruned_is_told_by_kind() -> None:
         schedules=6,
         waits=7,
         activity=8,
+        records=10,
     )

@@ -18,6 +18,7 @@ from lash.backend.process.grant import Grants
 from lash.backend.process.lease import ProcessLeases
 from lash.backend.process.process import Processes
 from lash.backend.queue import Queue
+from lash.backend.record import Records, RecordValues
 from lash.backend.session import BoundSession, Sessions
 from lash.backend.session_waiter import SharedSessionWaiter
 from lash.backend.table_rows import MovableRows
@@ -42,6 +43,7 @@ from lash.stores.process.event import EventRows
 from lash.stores.process.grant import GrantRows
 from lash.stores.process.process import ProcessLeaseRows, ProcessRows
 from lash.stores.queue import ClaimRows, DeadLetterRows, QueueRows
+from lash.stores.record import RecordRows
 from lash.stores.session import SessionRows
 from lash.stores.table_rows import RawRows
 from lash.stores.trigger.emit import OccurrenceRows
@@ -72,6 +74,7 @@ class BackendRows(msgspec.Struct, frozen=True, kw_only=True):
     processes: ProcessRows
     queue: QueueRows
     raw: RawRows
+    records: RecordRows
     replies: ReplyRows
     schema: int
     """The number of the last migration that this version knows."""
@@ -109,6 +112,7 @@ class BackendStorage:
         self.triggers = Triggers(rows.triggers)
         self.occurrences = Occurrences(rows.occurrences, hints)
         self.schedules = Schedules(rows.schedules, hints)
+        self.records = Records(rows.records, RecordValues(rules.compression))
         self.artifacts = Artifacts(rows.artifacts, rules.compression)
         self.attachments = Attachments(rows.attachments, rows.attachment_bytes, durability)
         self.rows = MovableRows(rows.raw)

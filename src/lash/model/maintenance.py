@@ -49,7 +49,7 @@ class Damage(Value, frozen=True, kw_only=True):
 
 
 class PruneReport(Value, frozen=True, kw_only=True):
-    """How many records were removed."""
+    """How many rows were removed."""
 
     removed_count: Count = 0
 
@@ -72,6 +72,8 @@ class Prunable(Value, frozen=True, kw_only=True):
     waits: Count = 0
     """Resolved waits that belong to neither a session nor a process."""
     activity: Count = 0
+    records: Count = 0
+    """Expired records."""
 
 
 class NounSize(Value, frozen=True, kw_only=True):

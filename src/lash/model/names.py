@@ -154,6 +154,11 @@ from lash.model.queue import SessionCommand as SessionCommand
 from lash.model.queue import Slot as Slot
 from lash.model.queue import TextItem as TextItem
 from lash.model.queue import TurnInput as TurnInput
+from lash.model.record import Record as Record
+from lash.model.record import RecordChange as RecordChange
+from lash.model.record import RecordDelete as RecordDelete
+from lash.model.record import RecordPut as RecordPut
+from lash.model.record import RecordValue as RecordValue
 from lash.model.session.checkpoint import Checkpoint as Checkpoint
 from lash.model.session.checkpoint import CheckpointDraft as CheckpointDraft
 from lash.model.session.checkpoint import CheckpointManifest as CheckpointManifest

@@ -58,6 +58,7 @@ _NOUNS: Final = {
     "lash_process_events": "event",
     "lash_wakes": "event",
     "lash_grants": "grant",
+    "lash_records": "record",
     "lash_effects": "effect",
     "lash_effect_groups": "effect",
     "lash_secrets": "wait",
@@ -130,6 +131,7 @@ class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
     schedules: int
     waits: int
     activity: int
+    records: int
 
 
 def prunable(row: PrunableRow) -> Prunable:

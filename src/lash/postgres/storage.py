@@ -30,6 +30,7 @@ from lash.postgres.rows.process.process import PostgresProcessRows
 from lash.postgres.rows.queue.claim import PostgresClaimRows
 from lash.postgres.rows.queue.dead_letter import PostgresDeadLetterRows
 from lash.postgres.rows.queue.queue import PostgresQueueRows
+from lash.postgres.rows.record import PostgresRecordRows
 from lash.postgres.rows.session.reply import PostgresReplyRows
 from lash.postgres.rows.session.session import PostgresSessionRows
 from lash.postgres.rows.table_rows import PostgresRawRows
@@ -129,6 +130,7 @@ def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
         processes=PostgresProcessRows(database, cache),
         queue=PostgresQueueRows(database),
         raw=PostgresRawRows(database),
+        records=PostgresRecordRows(database),
         replies=PostgresReplyRows(database),
         schema=last_number(MIGRATIONS),
         schedules=PostgresScheduleRows(database),

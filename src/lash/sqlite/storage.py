@@ -28,6 +28,7 @@ from lash.sqlite.rows.process.process import SQLiteProcessRows
 from lash.sqlite.rows.queue.claim import SQLiteClaimRows
 from lash.sqlite.rows.queue.dead_letter import SQLiteDeadLetterRows
 from lash.sqlite.rows.queue.queue import SQLiteQueueRows
+from lash.sqlite.rows.record import SQLiteRecordRows
 from lash.sqlite.rows.session.reply import SQLiteReplyRows
 from lash.sqlite.rows.session.session import SQLiteSessionRows
 from lash.sqlite.rows.table_rows import SQLiteRawRows
@@ -104,6 +105,7 @@ def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
         processes=SQLiteProcessRows(database),
         queue=SQLiteQueueRows(database),
         raw=SQLiteRawRows(database),
+        records=SQLiteRecordRows(database),
         replies=SQLiteReplyRows(database),
         schema=last_number(MIGRATIONS),
         schedules=SQLiteScheduleRows(database),

@@ -13,6 +13,7 @@ from lash.stores.process.grant import GrantStore as GrantStore
 from lash.stores.process.process import ProcessLeaseStore as ProcessLeaseStore
 from lash.stores.process.process import ProcessStore as ProcessStore
 from lash.stores.queue import QueueStore as QueueStore
+from lash.stores.record import RecordStore as RecordStore
 from lash.stores.session import Session as Session
 from lash.stores.session import SessionStore as SessionStore
 from lash.stores.storage import Storage as Storage

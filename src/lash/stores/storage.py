@@ -18,6 +18,7 @@ from lash.stores.process.event import EventStore
 from lash.stores.process.grant import GrantStore
 from lash.stores.process.process import ProcessLeaseStore, ProcessStore
 from lash.stores.queue import QueueStore
+from lash.stores.record import RecordStore
 from lash.stores.session import Session, SessionStore
 from lash.stores.trigger.emit import OccurrenceStore
 from lash.stores.trigger.schedule import ScheduleStore
@@ -72,6 +73,9 @@ class Storage(Protocol):
 
     @property
     def effects(self) -> EffectStore: ...
+
+    @property
+    def records(self) -> RecordStore: ...
 
     @property
     def grants(self) -> GrantStore: ...

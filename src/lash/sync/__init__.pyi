@@ -46,6 +46,7 @@ from lash.model.process.process import (
     SignalWait,
 )
 from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, ClaimTurnOutcome, DeadLetter, Enqueued
+from lash.model.record import Record, RecordDelete, RecordPut, RecordValue
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.commit import AppendResult, Commit, CommitBudget, CommitResult
 from lash.model.session.message import AttachmentRef, Message
@@ -110,6 +111,7 @@ __all__ = [
     "ProcessStore",
     "ProcessWaiter",
     "QueueStore",
+    "RecordStore",
     "ScheduleStore",
     "Session",
     "SessionHandle",
@@ -922,6 +924,75 @@ class QueueStore:
         with fewer than ``limit`` is the last.
         """
 
+class RecordStore:
+    """Small values under a collection and a key, with a version for compare-and-set and an optional expiry.
+
+    A record belongs to a session (``session_id``) and is deleted with it, or to the storage (None). Calls about a
+    session raise SessionNotFound or SessionDeleted if it does not exist. `Commit.records` changes records with a
+    commit. A put, a get and a page cost the same however many records the collection has.
+
+    An expired record reads as absent, by the clock of the storage: its key is free, and the next put writes version 1.
+    """
+    def get(self, collection: str, key: str, *, session_id: str | None = None) -> Record | None:
+        """Return one record; None if it is absent or has expired."""
+    def get_many(self, collection: str, keys: Collection[str], *, session_id: str | None = None) -> dict[str, Record]:
+        """Return the records of at most 1,000 keys that exist, by key, as of one moment."""
+    def put(
+        self,
+        collection: str,
+        key: str,
+        value: RecordValue,
+        *,
+        session_id: str | None = None,
+        index: Mapping[str, str] | None = None,
+        ttl_ms: int | None = None,
+        expires_at_ms: int | None = None,
+        expected_version: int | None = None,
+    ) -> int:
+        """Write a record and return its version: 1 for a new one, one more than before for an existing one.
+
+        ``expected_version`` makes it a compare-and-set: n for this version, 0 for no record, None for any. Raises
+        RecordConflict and writes nothing if another is stored. The put replaces the whole record, its index fields and
+        its expiry included. ``index`` has at most 4 names with texts of up to 255 characters. ``ttl_ms`` counts from
+        now by the storage's clock; ``expires_at_ms`` is absolute. A call whose connection was lost is not repeated: it
+        raises StoreUnavailable with ``outcome_unknown``.
+        """
+    def put_many(self, puts: Sequence[RecordPut]) -> tuple[int, ...]:
+        """Write at most 1,000 records of any collections and owners, all or none, and return their versions in order.
+
+        Raises InvalidInput if two of them have the same name.
+        """
+    def delete(
+        self, collection: str, key: str, *, session_id: str | None = None, expected_version: int | None = None
+    ) -> bool:
+        """Remove a record, and return whether there was one. ``expected_version`` is that of `put`."""
+    def delete_many(self, deletes: Sequence[RecordDelete]) -> int:
+        """Remove at most 1,000 records, all or none, and return how many there were."""
+    def list(
+        self,
+        collection: str,
+        *,
+        session_id: str | None = None,
+        prefix: str = "",
+        where: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+        reverse: bool = False,
+    ) -> tuple[Record, ...]:
+        """Return at most ``limit`` records, ordered by key, code point by code point; ``reverse`` starts at the end.
+
+        ``prefix`` is the start of their keys, ``where`` the values of their index fields. ``after`` is the key of the
+        last record of the previous page. A page with fewer than ``limit`` is the last. With several fields in
+        ``where``, the first is read by its index and the others are compared: put the rarest value first.
+        """
+    def collections(self, *, session_id: str | None = None) -> tuple[str, ...]:
+        """Return the collections that have a record, expired or not, sorted."""
+    def prune(self, *, expired_before_ms: int | None = None, limit: int = 100) -> int:
+        """Remove at most ``limit`` records that expired before a moment, by default now, and return how many.
+
+        Workers call it. Call it again until it returns 0.
+        """
+
 class ScheduleStore:
     """Cron as a source of occurrences.
 
@@ -1205,6 +1276,8 @@ class Storage:
     def events(self) -> EventStore: ...
     @property
     def effects(self) -> EffectStore: ...
+    @property
+    def records(self) -> RecordStore: ...
     @property
     def grants(self) -> GrantStore: ...
     @property

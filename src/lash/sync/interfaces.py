@@ -20,6 +20,7 @@ INTERFACES: Final = {
     "ProcessStore": "lash.stores.process.process",
     "ProcessWaiter": "lash.stores.waiter",
     "QueueStore": "lash.stores.queue",
+    "RecordStore": "lash.stores.record",
     "ScheduleStore": "lash.stores.trigger.schedule",
     "Session": "lash.stores.session",
     "SessionHandle": "lash.runtime.turns.handle",

@@ -73,6 +73,7 @@ WRONG_HASH: Final = (
         f"UPDATE lash_components SET hash = 'x' WHERE session_key = {_KEY}", "session 's'", "contradicts its revisions"
     ),
     Planted("UPDATE lash_blobs SET size = size + 1", "bytes", "damaged"),
+    Planted("UPDATE lash_records SET size = size + 1", "record 'ann' in collection 'users'", "damaged"),
     Planted("UPDATE lash_artifacts SET size = size + 1", "artifact", "damaged"),
     Planted("UPDATE lash_attachment_bytes SET size = size + 1", "bytes of attachment", "damaged"),
     Planted("UPDATE lash_processes SET registration_hash = 'x'", "process 'research-7'", "registration_hash"),
@@ -192,6 +193,7 @@ FREE: Final = frozenset(
         *("lash_sessions.name", "lash_sessions.model", "lash_sessions.cwd", "lash_artifacts.namespace"),
         *("lash_attachments.width", "lash_attachments.height", "lash_attachments.label", "lash_attachments.owner_id"),
         *("lash_grants.session_id", "lash_grants.frame_id", "lash_grants.kind", "lash_grants.label"),
+        *("lash_records.collection", "lash_records.key", "lash_records.index_1", "lash_records.index_2"),
         *("lash_dead_letters.reason", "lash_batches.merge_key", "lash_effect_groups.size"),
         # Keys to which nothing else refers.
         *("lash_turns.turn_id", "lash_trigger_receipts.operation_id", "lash_process_events.replay_key"),
@@ -205,6 +207,7 @@ FREE: Final = frozenset(
         *("lash_sessions.segment_count", "lash_sessions.node_seq", "lash_sessions.wait_revocations"),
         *("lash_dead_letters.claim_count", "lash_effects.fencing", "lash_trigger_deliveries.attempts"),
         *("lash_trigger_subscriptions.revision", "lash_schedules.revision", "lash_wait_changes.number"),
+        "lash_records.version",
         *("lash_activity_tails.position", "lash_activity_tails.written_bytes"),
         # Numbers of which only the order counts, and it stays.
         *("lash_batches.seq", "lash_dead_letters.seq", "lash_dead_letters.place", "lash_process_changes.seq"),
@@ -219,7 +222,8 @@ FREE: Final = frozenset(
 REMOVABLE: Final = frozenset(
     {
         *("lash_activity", "lash_artifacts", "lash_attachments", "lash_dead_letters", "lash_grants", "lash_schedules"),
-        *("lash_trigger_receipts", "lash_trigger_subscriptions", "lash_turns", "lash_wait_changes", "lash_waits"),
+        *("lash_records", "lash_trigger_receipts", "lash_trigger_subscriptions", "lash_turns", "lash_wait_changes"),
+        "lash_waits",
         # Bytes may be outside the database; the command reads every attachment.
         "lash_attachment_bytes",
         # PostgreSQL begins a new epoch when it opens a storage without one.

@@ -60,6 +60,8 @@ async def fill_everything(storage: Storage) -> Known:
     lease = acquired(await storage.leases.claim("s", owner("worker"), ttl_ms=TTL_MS))
     await storage.effects.record(lease.fence, effect("e", scope=TURN, group="g"), {"found": 1})
     assert isinstance(await storage.queue.claim(lease.fence, boundary=Boundary.IDLE, ttl_ms=TTL_MS), Claim)
+    await storage.records.put("users", "ann", {"n": 1}, index={"team": "red", "city": "Ulm"})
+    await storage.records.put("notes", "1", b"\xff" * 5_000, session_id="s", index={"kind": "x"})
     await storage.waits.resolve(seeded.other_key, lash.model.Resolved(value=1))
     return Known(
         batch=seeded.batch,
@@ -117,6 +119,9 @@ def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
     yield "next tick", storage.schedules.next_fire_at_ms
     yield "wait", lambda: storage.waits.get(known.wait_key)
     yield "waits", storage.waits.pending
+    yield "record", lambda: storage.records.get("users", "ann")
+    yield "records of a session", lambda: storage.records.list("notes", session_id="s", where={"kind": "x"})
+    yield "collections", storage.records.collections
     yield "artifact", lambda: storage.artifacts.get(NAMESPACE, lash.model.ArtifactRef(known.artifact))
     yield "environment", lambda: storage.artifacts.get_environment(lash.model.ArtifactRef(known.environment))
     yield "artifacts", lambda: storage.artifacts.list(NAMESPACE)
@@ -153,6 +158,9 @@ def demands(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
     yield "open a wait", lambda: storage.waits.open(known.wait_key)
     yield "resolve", lambda: storage.waits.resolve(known.wait_key, lash.model.Resolved(value=2))
     yield "expire", storage.waits.expire
+    yield "put a record", lambda: storage.records.put("users", "ann", {"n": 2}, expected_version=1)
+    yield "delete a record", lambda: storage.records.delete("notes", "1", session_id="s")
+    yield "prune records", storage.records.prune
     yield "collect", storage.maintenance.collect_garbage
     yield "vacuum", lambda: storage.session("s").vacuum()
     yield "delete", lambda: storage.sessions.delete("s")

@@ -48,6 +48,7 @@ BODIES: Final[Mapping[str, Body]] = {
         process.check_effect,
         remedy.EFFECTS,
     ),
+    "lash_records": Body("record {key!r} in collection {collection!r}", other.check_record, remedy.RECORD),
     "lash_secrets": Body("secret {name!r}", process.check_secret, remedy.SIGNING_KEYS),
     "lash_trigger_subscriptions": Body("trigger {key!r}", other.check_subscription, remedy.TRIGGER),
     "lash_trigger_receipts": Body(

@@ -1,12 +1,13 @@
-"""What the rows of triggers, schedules, artifacts, attachments and leases must be."""
+"""What the rows of triggers, schedules, artifacts, attachments, records and leases must be."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from lash.backend.damage.row import Columns, require_same, shaped, text
+from lash.backend.record import RecordValues
 from lash.base.codec import decode
-from lash.base.compression import unpack_stored
+from lash.base.compression import Compression, unpack_stored
 from lash.base.limits import check_digest
 from lash.errors import CorruptData
 from lash.model.attachment import OwnerKind
@@ -14,6 +15,7 @@ from lash.model.lease import LocalProcess
 from lash.model.trigger.trigger import EmitReport, TriggerDelivery
 from lash.model.value import JSON
 from lash.plan.attachment import ByteGuardRow, normal_media_type, sweep_run_of
+from lash.plan.record import RecordRow, decode_fields
 from lash.plan.trigger.emit import (
     DeliveryRow,
     OccurrenceRow,
@@ -93,6 +95,13 @@ def check_byte_guard(row: Columns) -> None:
     """Raise CorruptData if a byte guard cannot be read."""
     check_digest("attachment_id", row["attachment_id"])
     sweep_run_of(shaped(ByteGuardRow, row))
+
+
+def check_record(row: Columns) -> None:
+    """Raise CorruptData if the value or the index fields of a record cannot be read."""
+    stored = shaped(RecordRow, row)
+    RecordValues(Compression.BALANCED).decode(stored)
+    decode_fields(stored.fields)
 
 
 def check_lease(row: Columns) -> None:

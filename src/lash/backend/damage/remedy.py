@@ -11,5 +11,6 @@ FEED: Final = "let readers of the feed start again without a cursor; the log of 
 EFFECTS: Final = "retire the scope with storage.effects.retire: its steps run again"
 SIGNING_KEYS: Final = "restore lash_secrets from a backup; without one, hand out new keys"
 OCCURRENCE: Final = "restore a backup; without one, emit the occurrence again under a new key"
+RECORD: Final = "put the record again, or restore a backup"
 TRIGGER: Final = "register it again, or delete it"
 WAIT: Final = "restore a backup; without one, revoke the keys of the session and hand out new ones"

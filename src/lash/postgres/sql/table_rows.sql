@@ -17,7 +17,9 @@ SELECT
     (SELECT coalesce(sum(attempts), 0)::bigint FROM :"schema".lash_trigger_deliveries),
     (SELECT coalesce(sum(version), 0)::bigint FROM :"schema".lash_attachment_fences),
     (SELECT coalesce(max(place), 0)::bigint FROM :"schema".lash_dead_letters),
-    (SELECT coalesce(max(put_at_ms), 0)::bigint FROM :"schema".lash_artifacts);
+    (SELECT coalesce(max(put_at_ms), 0)::bigint FROM :"schema".lash_artifacts),
+    (SELECT coalesce(sum(version), 0)::bigint FROM :"schema".lash_records),
+    (SELECT coalesce(max(updated_at_ms), 0)::bigint FROM :"schema".lash_records);
 
 -- name: rows_sequences
 -- The last number that each table has assigned (NULL: none yet), and whether the role may read and set it; the server

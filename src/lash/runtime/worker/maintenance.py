@@ -18,6 +18,8 @@ _UNCOMMITTED_MS: Final = 24 * 3_600_000
 """How old an uncommitted attachment must be before a sweep considers it: no turn takes a day."""
 _PAGE: Final = 100
 """How many processes one transaction removes: other writers wait for it."""
+_RECORDS: Final = 100
+"""How many expired records one transaction removes: their values may be large."""
 _CHANGES: Final = 1_000
 """How many entries of the feed one transaction removes."""
 
@@ -39,9 +41,11 @@ async def maintain_regularly(core: Core) -> None:
 
 
 async def maintain(core: Core) -> None:
-    """Remove attachments that can no longer be committed, and processes that ended long enough ago."""
+    """Remove attachments that can no longer be committed, expired records, and processes that ended long ago."""
     storage = core.storage
     await storage.attachments.sweep(_UNCOMMITTED_MS, _Owners(storage).is_gone)
+    while await storage.records.prune(limit=_RECORDS) == _RECORDS:
+        pass
     keep_s = core.options.keep_ended_processes_s
     if keep_s is None:
         return

@@ -105,7 +105,8 @@ SELECT
         FROM lash_waits AS w
         WHERE w.session_key IS NULL AND w.process_key IS NULL AND w.resolved_at_ms < :before_ms
     ),
-    (SELECT COUNT(*) FROM lash_activity AS a WHERE a.created_at_ms < :before_ms);
+    (SELECT COUNT(*) FROM lash_activity AS a WHERE a.created_at_ms < :before_ms),
+    (SELECT COUNT(*) FROM lash_records AS r WHERE r.expires_at_ms < :before_ms);
 
 -- name: maintenance_find_turns
 -- Turns that were committed before a moment.
@@ -232,6 +233,9 @@ SELECT 'lash_wakes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_wakes LIMIT :limi
 UNION ALL
 SELECT 'lash_grants', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_grants LIMIT :limit)),
     NULL
+UNION ALL
+SELECT 'lash_records', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_records LIMIT :limit)),
+    (SELECT MAX(rowid) FROM lash_records)
 UNION ALL
 SELECT 'lash_effects', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_effects LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_effects)

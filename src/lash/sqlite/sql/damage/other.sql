@@ -152,6 +152,11 @@ FROM (
         SELECT 1 FROM lash_sessions AS o WHERE o.session_key = c.session_key
     )
     UNION ALL
+    SELECT 'lash_records' AS name FROM lash_records AS c
+    WHERE c.session_key IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
     SELECT 'lash_effects' AS name FROM lash_effects AS c
     WHERE c.session_key IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM lash_sessions AS o WHERE o.session_key = c.session_key
