@@ -82,6 +82,7 @@ def facts(
         stored_nodes={node.node_id: node for node in stored_nodes},
         missing_refs=frozenset(),
         missing_attachments=frozenset(),
+        record_versions={},
         now_ms=now_ms,
     )
 

@@ -11,6 +11,7 @@ from lash.base.compression import Compression, pack, unpack_stored
 from lash.base.limits import MAX_PAGE, check_identifier, check_integer, check_limit
 from lash.errors import CorruptData, InvalidInput
 from lash.model.record import Record, RecordChange, RecordDelete, RecordPut, RecordValue
+from lash.model.session.commit import Commit
 from lash.model.value import JSON
 from lash.plan.record import (
     EncodedChange,
@@ -67,7 +68,12 @@ class RecordValues:
 
     def encode_changes(self, changes: Sequence[RecordChange]) -> tuple[EncodedChange, ...]:
         """Return checked changes; whether they may be made together is for the caller to check."""
+        check_kinds(changes, (RecordPut, RecordDelete))
         return tuple(self._encode_put(each) if isinstance(each, RecordPut) else encode_delete(each) for each in changes)
+
+    def encode_records(self, commit: object) -> tuple[EncodedChange, ...]:
+        """Return the changes that a commit makes to records; none for what is not a commit, which is refused later."""
+        return self.encode_changes(commit.records) if isinstance(commit, Commit) and commit.records else ()
 
     def _encode_put(self, put: RecordPut) -> EncodedChange:
         name = check_name(put.collection, put.key, put.session_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from lash.backend.record import RecordValues
 from lash.base.compression import BlobRef
 from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.errors import BlobNotFound, NodeNotFound
@@ -48,9 +49,10 @@ from lash.stores.session import SessionRows
 class Sessions:
     """The sessions of one storage; the contract is `lash.stores.session.SessionStore`."""
 
-    def __init__(self, rows: SessionRows, rules: CommitRules, hints: Hints) -> None:
+    def __init__(self, rows: SessionRows, rules: CommitRules, values: RecordValues, hints: Hints) -> None:
         self._rows = rows
         self._rules = rules
+        self._values = values
         self._hints = hints
 
     async def create(
@@ -95,15 +97,20 @@ class Sessions:
 
     def handle(self, session_id: str) -> BoundSession:
         """Return a handle without checking that the session exists."""
-        return BoundSession(self._rows, self._rules, self._hints, check_identifier("session_id", session_id))
+        return BoundSession(
+            self._rows, self._rules, self._values, self._hints, check_identifier("session_id", session_id)
+        )
 
 
 class BoundSession:
     """A handle on one session; the contract is `lash.stores.session.Session`."""
 
-    def __init__(self, rows: SessionRows, rules: CommitRules, hints: Hints, session_id: str) -> None:
+    def __init__(
+        self, rows: SessionRows, rules: CommitRules, values: RecordValues, hints: Hints, session_id: str
+    ) -> None:
         self._rows = rows
         self._rules = rules
+        self._values = values
         self._hints = hints
         self._session_id = session_id
 
@@ -154,7 +161,7 @@ class BoundSession:
         return content
 
     async def commit(self, commit: Commit) -> CommitResult:
-        prepared = prepare_commit(commit, self._session_id, self._rules)
+        prepared = prepare_commit(commit, self._session_id, self._rules, self._values.encode_records(commit))
         result = await self._rows.commit(prepared, partial(plan_commit, prepared))
         self._hints.notify(process=False, changed=self._session_id)
         return result

@@ -93,9 +93,10 @@ class BackendStorage:
     """
 
     def __init__(self, rows: BackendRows, hints: Hints, rules: CommitRules, durability: Durability) -> None:
+        values = RecordValues(rules.compression)
         self.durability = durability
         self.hints = hints
-        self.sessions = Sessions(rows.sessions, rules, hints)
+        self.sessions = Sessions(rows.sessions, rules, values, hints)
         self.leases = Leases(rows.leases, hints)
         self.queue = Queue(rows.queue, rows.claims, rows.dead_letters, hints)
         self.activity = Activities(rows.activity, hints)
@@ -112,7 +113,7 @@ class BackendStorage:
         self.triggers = Triggers(rows.triggers)
         self.occurrences = Occurrences(rows.occurrences, hints)
         self.schedules = Schedules(rows.schedules, hints)
-        self.records = Records(rows.records, RecordValues(rules.compression))
+        self.records = Records(rows.records, values)
         self.artifacts = Artifacts(rows.artifacts, rules.compression)
         self.attachments = Attachments(rows.attachments, rows.attachment_bytes, durability)
         self.rows = MovableRows(rows.raw)

@@ -31,6 +31,7 @@ MIGRATIONS = (
     "0014_change_epoch",
     "0015_node_kinds",
     "0016_workers",
+    "0017_records",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

@@ -17,6 +17,7 @@ from lash.base.compression import BlobRef
 from lash.model.session.commit import Commit, Unchanged
 from lash.postgres.cache import HeadCache, KnownCheckpoint
 from lash.postgres.commit.alone import CommitAlone, LeaseArguments
+from lash.postgres.commit.record import RecordArguments
 from lash.postgres.commit.statement import MOST_ALONE
 from lash.postgres.commit.together import CommitTogether
 from lash.postgres.engine.options import PostgresOptions
@@ -104,7 +105,7 @@ def turn(revision: int, components: Components | None = None, **fields: Unpack[C
         ("commit_alone", CommitAlone._fields),
         ("commit_alone_leased", CommitAlone._fields + LeaseArguments._fields),
         ("commit_turns", CommitTogether._fields),
-        ("commit_apply", CommitTogether._fields),
+        ("commit_apply", CommitTogether._fields + RecordArguments._fields),
     ],
 )
 def test_arguments_come_in_the_order_of_the_statement(statement: str, arguments: tuple[str, ...]) -> None:

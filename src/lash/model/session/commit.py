@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from lash.base.compression import BlobRef
 from lash.model.lease import LeaseFence
 from lash.model.queue import ClaimCompletion
+from lash.model.record import RecordChange
 from lash.model.session.checkpoint import CheckpointDraft, CheckpointManifest
 from lash.model.session.frame import AgentFrame
 from lash.model.session.node import Node
@@ -51,6 +52,8 @@ class Commit(Value, frozen=True, kw_only=True):
     ``fence``, if given, must be live. ``release`` frees that lease in the same transaction if it still holds;
     a stale one is ignored. ``completions`` consume claims: each must still hold exactly the batches that it lists.
     ``attachments`` are the ids of the attachments that the turn refers to; each is stamped as committed.
+    ``records`` are put and deleted with the commit: those of this session, and those of the storage. If one has another
+    version than expected, the commit is refused.
     """
 
     session_id: str
@@ -66,6 +69,7 @@ class Commit(Value, frozen=True, kw_only=True):
     usage: tuple[UsageEntry, ...] = ()
     completions: tuple[ClaimCompletion, ...] = ()
     attachments: tuple[str, ...] = ()
+    records: tuple[RecordChange, ...] = ()
 
 
 class CommitResult(Value, frozen=True, kw_only=True):

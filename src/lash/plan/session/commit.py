@@ -2,11 +2,12 @@
 
 ``prepare_commit`` turns a commit into rows, without reading the database. ``plan_commit`` decides on the facts that the
 database holds, in the order of checks that callers rely on: existence, turn replay, fence, revision, claims, graph,
-bytes, attachments.
+bytes, attachments, records.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -33,6 +34,13 @@ from lash.model.session.commit import Append, Commit, CommitBudget, CommitResult
 from lash.model.session.session import Retention, SessionConfig
 from lash.plan.lease import NEVER_HELD, LeaseRow, check_fence, require_fence
 from lash.plan.queue.claim import check_completions, require_completion
+from lash.plan.record import (
+    EncodedChange,
+    RecordName,
+    check_changes,
+    expected_versions,
+    require_versions,
+)
 from lash.plan.session.checkpoint import EncodedCheckpoint, encode_checkpoint
 from lash.plan.session.frame import FrameRow, encode_frames
 from lash.plan.session.node import (
@@ -82,6 +90,8 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     result: CommitResult
     attachments: tuple[str, ...]
     """The attachments to stamp, once each."""
+    records: tuple[EncodedChange, ...]
+    """The records to put and delete."""
     retention_floor: int
     """Checkpoints of lower revisions are dropped by this commit."""
     rows: int
@@ -126,6 +136,8 @@ class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
     missing_refs: frozenset[BlobRef]
     missing_attachments: frozenset[str]
     now_ms: int
+    record_versions: Mapping[RecordName, int]
+    """The versions of the records that the commit changes; absent ones have 0 or none."""
     is_inherited: bool = False
     """Whether a fork inherits nodes of this session."""
 
@@ -148,9 +160,15 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 CommitDecision: TypeAlias = Apply | Replay
 
 
-def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> PreparedCommit:
-    """Check a commit and turn it into rows, or raise InvalidInput. Does not read the database."""
+def prepare_commit(
+    commit: Commit, session_id: str, rules: CommitRules, records: tuple[EncodedChange, ...] = ()
+) -> PreparedCommit:
+    """Check a commit and turn it into rows, or raise InvalidInput. Does not read the database.
+
+    ``records`` are the commit's, with their values encoded.
+    """
     _check_commit(commit, session_id)
+    _check_records(commit, records)
     frames = encode_frames(commit.frames, commit.current_frame_id, rules.compression)
     saved = encode_checkpoint(commit.checkpoint, rules.compression)
     components = saved.manifest.components | frames.components
@@ -164,7 +182,7 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
     revision = commit.expected_revision + 1
     prepared = PreparedCommit(
         commit=commit,
-        commit_hash=None if commit.turn_id is None else commit_hash(commit, components),
+        commit_hash=None if commit.turn_id is None else commit_hash(commit, components, records),
         scope_id=None if commit.turn_id is None else turn_scope_id(commit.session_id, commit.turn_id),
         config=config,
         frames=frames.rows,
@@ -177,9 +195,10 @@ def prepare_commit(commit: Commit, session_id: str, rules: CommitRules) -> Prepa
         usage_totals=merge_usage(rows),
         result=CommitResult(revision=revision, checkpoint_ref=saved.ref, manifest=saved.manifest),
         attachments=attachments,
+        records=records,
         retention_floor=0 if rules.retention.keep is None else revision - rules.retention.keep + 1,
-        rows=len(nodes) + len(frames.rows) + len(components) + len(rows) + len(attachments),
-        size=_byte_count(nodes, frames.rows, blobs, config, saved.turn_state),
+        rows=len(nodes) + len(frames.rows) + len(components) + len(rows) + len(attachments) + len(records),
+        size=_byte_count(nodes, frames.rows, blobs, config, saved.turn_state) + sum(each.size for each in records),
     )
     require_room(prepared.usage_totals)
     check_budget(prepared.rows, prepared.size, rules.budget)
@@ -219,6 +238,7 @@ def plan_commit(prepared: PreparedCommit, facts: CommitFacts) -> CommitDecision:
         raise BlobNotFound(commit.session_id, ref)
     for attachment_id in sorted(facts.missing_attachments):
         raise AttachmentNotFound(commit.session_id, attachment_id)
+    require_versions(prepared.records, facts.record_versions)
     return Apply(
         assumed=facts.head,
         head=head,
@@ -259,6 +279,7 @@ def assume_facts(prepared: PreparedCommit, head: HeadRow) -> CommitFacts | None:
         stored_nodes=known,
         missing_refs=frozenset(),
         missing_attachments=frozenset(),
+        record_versions=expected_versions(prepared.records),
         now_ms=0,
     )
 
@@ -285,7 +306,7 @@ def _check_commit(commit: object, session_id: str) -> None:
             check_fence(what, fence, ResourceKind.SESSION)
     if commit.release is not None and commit.release.resource.id != session_id:
         raise SessionBindingMismatch(session_id, commit.release.resource.id)
-    for what in ("frames", "usage", "completions", "attachments"):
+    for what in ("frames", "usage", "completions", "attachments", "records"):
         items = getattr(commit, what)
         if not isinstance(items, list | tuple):
             raise InvalidInput(f"{what} must be a tuple, not {type(items).__name__}")
@@ -294,6 +315,16 @@ def _check_commit(commit: object, session_id: str) -> None:
         check_digest("attachments", attachment_id)
     if isinstance(commit.graph, ReplaceFull):
         check_integer("replaced_node_count", commit.graph.replaced_node_count, at_least=0)
+
+
+def _check_records(commit: Commit, records: Sequence[EncodedChange]) -> None:
+    """Raise an error if a record is of another session, or is changed twice."""
+    assert len(records) == len(commit.records)
+    for each in records:
+        owner = each.name.session_id
+        if owner is not None and owner != commit.session_id:
+            raise SessionBindingMismatch(commit.session_id, owner)
+    check_changes(records)
 
 
 def check_budget(rows: int, size: int, budget: CommitBudget) -> None:

@@ -28,6 +28,7 @@ from lash.model.session.commit import (
 )
 from lash.model.session.frame import AgentFrame
 from lash.model.session.node import MessageEntry, Node
+from lash.plan.record import EncodedChange
 
 _DOMAIN: Final = b"lash.turn-commit.v1\0"
 _APPEND_DOMAIN: Final = b"lash.turn-append.v1\0"
@@ -45,7 +46,7 @@ class TurnRow(msgspec.Struct, frozen=True, array_like=True):
     result: str
 
 
-def commit_hash(commit: Commit, components: Mapping[str, BlobRef]) -> str:
+def commit_hash(commit: Commit, components: Mapping[str, BlobRef], records: Sequence[EncodedChange] = ()) -> str:
     """Return the identity of the commit; ``components`` has the ref of every component, those of frames included."""
     projection: dict[str, object] = {
         "config": commit.config,
@@ -61,6 +62,8 @@ def commit_hash(commit: Commit, components: Mapping[str, BlobRef]) -> str:
         projection["consumed"] = sorted(batch_id for each in commit.completions for batch_id in each.batch_ids)
     if commit.attachments:
         projection["attachments"] = sorted(set(commit.attachments))
+    if records:
+        projection["records"] = [_record(change) for change in records]
     return hashlib.sha256(_DOMAIN + _encoder.encode(projection)).hexdigest()
 
 
@@ -95,6 +98,25 @@ def _frame(frame: AgentFrame, components: Mapping[str, BlobRef]) -> dict[str, ob
         "protocol_turn_options": frame.protocol_turn_options,
         "execution_state": components.get(FRAME_PREFIX + frame.frame_id),
     }
+
+
+def _record(change: EncodedChange) -> dict[str, object]:
+    """Return a change of a record without the version that it expects, which may differ between retries."""
+    name, put = change.name, change.put
+    projection: dict[str, object] = {
+        "own": name.session_id is not None,
+        "collection": name.collection,
+        "key": name.key,
+    }
+    if put is not None:
+        projection |= {
+            "form": put.value.form,
+            "hash": put.value.blob.ref,
+            "index": put.fields,
+            "ttl_ms": put.ttl_ms,
+            "expires_at_ms": put.expires_at_ms,
+        }
+    return projection
 
 
 def _graph(delta: GraphDelta) -> dict[str, object]:

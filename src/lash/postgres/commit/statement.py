@@ -13,9 +13,10 @@
                                              commit_alone_leased with a fence, a release or claims
 
 A commit is an *ordinary turn* if this storage wrote the one before it, both leave one checkpoint without frames, only
-bytes of components change, and it brings neither a new segment nor attachments. Nearly every commit of an agent is.
+bytes of components change, and it brings no new segment, no attachments and no records. Nearly every commit of
+an agent is.
 
-Every step of a statement costs the server 10 to 20 µs, whether it has rows to write or not: ``commit_apply`` has 33,
+Every step of a statement costs the server 10 to 20 µs, whether it has rows to write or not: ``commit_apply`` has 38,
 ``commit_turns`` 22, ``commit_alone_leased`` 18 and ``commit_alone`` 10. All of them leave the same rows.
 """
 
@@ -28,7 +29,8 @@ from lash.plan.session.component import Replacement, replacements
 from lash.plan.session.node import PlacedNode
 from lash.postgres.commit.alone import arguments_alone, lease_arguments
 from lash.postgres.commit.planned import PlannedCommit
-from lash.postgres.commit.together import arguments_in_place, arguments_together
+from lash.postgres.commit.record import arguments_of_any
+from lash.postgres.commit.together import arguments_in_place
 
 MOST_ALONE: Final = 256
 """How many nodes ``commit_alone`` takes at most; with more, the nodes cost more than the steps that are saved."""
@@ -38,7 +40,7 @@ def choose_statement(commits: Sequence[PlannedCommit]) -> tuple[str, tuple[objec
     """Return the statement that writes all of these commits, and its arguments."""
     replaced = [each for each in map(_replaced_if_ordinary, commits) if each is not None]
     if len(replaced) < len(commits):
-        return "commit_apply", arguments_together(commits)
+        return "commit_apply", arguments_of_any(commits)
     if len(commits) == 1 and _may_go_alone(commits[0]):
         arguments, leased = arguments_alone(commits[0], replaced[0]), lease_arguments(commits[0])
         return ("commit_alone", arguments) if leased is None else ("commit_alone_leased", (*arguments, *leased))
@@ -47,7 +49,7 @@ def choose_statement(commits: Sequence[PlannedCommit]) -> tuple[str, tuple[objec
 
 def _replaced_if_ordinary(planned: PlannedCommit) -> tuple[Replacement, ...] | None:
     """Return the components that get new bytes if the commit is an ordinary turn; None if it is not."""
-    if planned.decision.placement.segments or planned.prepared.attachments:
+    if planned.decision.placement.segments or planned.prepared.attachments or planned.prepared.records:
         return None
     if planned.before is None or not planned.prepared.leaves_one_checkpoint:
         return None

@@ -9,9 +9,11 @@ import msgspec
 
 from lash.backend.record import PAGES
 from lash.base.backoff import MAX_PLANS
+from lash.base.limits import MAX_PAGE
 from lash.errors import CorruptData, StoreUnavailable
 from lash.plan.record import EncodedChange, KeyRange, RecordRow
 from lash.postgres.arguments import columns
+from lash.postgres.commit.record import record_columns
 from lash.postgres.engine.database import Database
 from lash.postgres.engine.errors import is_taken_key
 from lash.postgres.rows.session.lookup import missing, require_session
@@ -68,7 +70,7 @@ class PostgresRecordRows:
         return [decode(row) for row in rows]
 
     async def apply(self, changes: Sequence[EncodedChange], check: CheckVersions) -> list[int]:
-        arguments = _arguments(changes)
+        arguments = (*_arguments(changes), MAX_PAGE)
         for _ in range(MAX_PLANS):
             try:
                 answers = await self._database.write_all(_Answer, "record_apply", *arguments, repeatable=False)
@@ -97,14 +99,4 @@ class PostgresRecordRows:
 
 
 def _arguments(changes: Sequence[EncodedChange]) -> list[list[object]]:
-    return columns(_values(each) for each in changes)
-
-
-def _values(change: EncodedChange) -> tuple[object, ...]:
-    """Return the columns of a change, in the order of ``record_apply``; those of a deletion are NULL from form on."""
-    name = (*change.name, change.expected_version)
-    if change.put is None:
-        return *name, *(None for _ in range(11))
-    put, blob = change.put, change.put.value.blob
-    stored = (put.value.form, blob.ref, blob.codec.value, blob.size, blob.content)
-    return *name, *stored, *put.fields, put.ttl_ms, put.expires_at_ms
+    return columns((each.name.session_id, *record_columns(each)) for each in changes)

@@ -156,9 +156,11 @@ LIMIT $5::bigint;
 -- its session exists, its version before (0: none), and whether the changes were made. A record that another statement
 -- has inserted meanwhile violates the primary key; then nothing is written, and the statement can be sent again.
 --
--- Columns of the changes; those of a deletion are NULL from form on:
+-- The limit keeps the estimate of the planner low, so that it looks rows up by index.
+--
+-- Columns of the changes, NULL from form on for a deletion, and the most changes:
 -- arguments: session_ids, collections, keys, expected_versions, forms, hashes, codecs, sizes, contents
--- arguments: index_1, index_2, index_3, index_4, ttls_ms, expiries_ms
+-- arguments: index_1, index_2, index_3, index_4, ttls_ms, expiries_ms, max_changes
 WITH clock AS MATERIALIZED (SELECT :"schema".lash_now_ms() AS now_ms),
 owners AS MATERIALIZED (
     SELECT s.session_id, s.session_key FROM :"schema".lash_sessions AS s
@@ -177,17 +179,20 @@ asked AS MATERIALIZED (
         ttl_ms, expires_at_ms, place
     )
     LEFT JOIN owners AS o ON o.session_id = a.session_id
+    LIMIT :max_changes::bigint
 ),
 held AS MATERIALIZED (
-    SELECT r.scope_key, r.collection, r.key, r.version, r.expires_at_ms, r.created_at_ms
-    FROM asked AS a
-    JOIN :"schema".lash_records AS r ON r.scope_key = a.scope_key AND r.collection = a.collection AND r.key = a.key
-    ORDER BY r.scope_key, r.collection, r.key
-    FOR UPDATE OF r
+    SELECT a.place, r.*
+    FROM (SELECT * FROM asked ORDER BY asked.scope_key, asked.collection, asked.key) AS a
+    CROSS JOIN LATERAL (
+        SELECT r.version, r.expires_at_ms, r.created_at_ms FROM :"schema".lash_records AS r
+        WHERE r.scope_key = a.scope_key AND r.collection = a.collection AND r.key = a.key
+        FOR UPDATE
+    ) AS r
 ),
 judged AS MATERIALIZED (
     SELECT
-        a.*, h.key IS NOT NULL AS is_stored, v.actual, clock.now_ms,
+        a.*, h.place IS NOT NULL AS is_stored, v.actual, clock.now_ms,
         a.expected IS NULL OR a.expected = v.actual AS holds,
         CASE WHEN v.actual = 0 THEN clock.now_ms ELSE h.created_at_ms END AS created_at_ms,
         CASE
@@ -196,9 +201,9 @@ judged AS MATERIALIZED (
         END AS expiry_ms
     FROM asked AS a
     CROSS JOIN clock
-    LEFT JOIN held AS h ON h.scope_key = a.scope_key AND h.collection = a.collection AND h.key = a.key
+    LEFT JOIN held AS h ON h.place = a.place
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN h.key IS NULL OR h.expires_at_ms <= clock.now_ms THEN 0 ELSE h.version END AS actual
+        SELECT CASE WHEN h.place IS NULL OR h.expires_at_ms <= clock.now_ms THEN 0 ELSE h.version END AS actual
     ) AS v
 ),
 verdict AS MATERIALIZED (SELECT bool_and(j.holds AND j.scope_key IS NOT NULL) AS holds FROM judged AS j),

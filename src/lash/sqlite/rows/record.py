@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -129,13 +129,13 @@ def record_states(reader: Reader, changes: Sequence[EncodedChange]) -> dict[Reco
     return states
 
 
-def state_versions(states: dict[RecordName, RecordState], now_ms: int) -> dict[RecordName, int]:
+def state_versions(states: Mapping[RecordName, RecordState], now_ms: int) -> dict[RecordName, int]:
     """Return the versions of records, 0 for expired ones."""
     return {name: version_of(state.version, state.expires_at_ms, now_ms) for name, state in states.items()}
 
 
 def write_records(
-    transaction: Transaction, changes: Sequence[EncodedChange], states: dict[RecordName, RecordState]
+    transaction: Transaction, changes: Sequence[EncodedChange], states: Mapping[RecordName, RecordState]
 ) -> None:
     """Make the changes; their versions were checked on these states."""
     scopes: dict[str | None, int] = {}

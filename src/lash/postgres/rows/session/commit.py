@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from lash.base.backoff import MAX_PLANS
 from lash.base.compression import BlobRef
-from lash.errors import StoreUnavailable
+from lash.errors import CorruptData, StoreUnavailable
 from lash.model.session.commit import CommitResult
 from lash.plan.lease import LeaseRow
 from lash.plan.queue.claim import HeldBatch, held_by_token
+from lash.plan.record import RecordName
 from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts
 from lash.plan.session.node import StoredNode
 from lash.plan.session.session import HeadRow
 from lash.plan.session.turn import TurnRow
 from lash.postgres.cache import HeadCache, KnownCheckpoint
 from lash.postgres.commit.planned import PlannedCommit
-from lash.postgres.commit.together import arguments_together
+from lash.postgres.commit.record import arguments_of_any
 from lash.postgres.commit.writer import CommitWriter, WrittenCommit
 from lash.postgres.engine.database import Database, Transaction
+from lash.postgres.engine.errors import is_taken_key
 from lash.postgres.rows.lease import release_lease
 from lash.postgres.rows.session.fork import graph_owners, reclaim_graphs
 from lash.postgres.rows.session.lookup import missing
@@ -28,6 +32,13 @@ from lash.stores.session import DecideCommit
 
 class _StalePlanError(Exception):
     """Rolls back a transaction whose guard refused the plan."""
+
+
+class KnownVersion(msgspec.Struct, frozen=True, array_like=True):
+    """The version of the record that a commit changes at a place of its list."""
+
+    place: int
+    version: int
 
 
 class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -42,6 +53,7 @@ class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
     held: list[HeldBatch]
     known_attachments: list[str]
     is_inherited: bool
+    records: list[KnownVersion]
 
     def facts(self, prepared: PreparedCommit) -> CommitFacts:
         """Return the facts as the plan takes them."""
@@ -54,8 +66,13 @@ class FactsAnswer(msgspec.Struct, frozen=True, array_like=True):
             missing_refs=prepared.required_refs - {BlobRef(ref) for ref in self.known_refs},
             missing_attachments=frozenset(prepared.attachments) - frozenset(self.known_attachments),
             now_ms=self.now_ms,
+            record_versions=_versions(prepared, self.records),
             is_inherited=self.is_inherited,
         )
+
+
+def _versions(prepared: PreparedCommit, known: Sequence[KnownVersion]) -> dict[RecordName, int]:
+    return {prepared.records[each.place - 1].name: each.version for each in known}
 
 
 class PostgresCommits:
@@ -106,6 +123,9 @@ class PostgresCommits:
             [each.token for each in commit.completions],
             [each.claim_id for each in commit.completions],
             list(prepared.attachments),
+            [each.name.session_id is not None for each in prepared.records],
+            [each.name.collection for each in prepared.records],
+            [each.name.key for each in prepared.records],
         )
         if answer is None:
             self._heads.forget(commit.session_id)
@@ -118,11 +138,15 @@ class PostgresCommits:
         try:
             async with self._database.transaction() as transaction:
                 owners = await _clear_graph(transaction, planned.decision.assumed)
-                written = await transaction.one(WrittenCommit, "commit_apply", *arguments_together([planned]))
+                written = await transaction.one(WrittenCommit, "commit_apply", *arguments_of_any([planned]))
                 _require(written is not None)
                 await reclaim_graphs(transaction, self._database.options.schema, owners)
                 return written
         except _StalePlanError:
+            return None
+        except CorruptData as error:
+            if not is_taken_key(error):
+                raise
             return None
 
 

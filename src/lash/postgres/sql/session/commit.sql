@@ -1,8 +1,9 @@
 -- name: commit_facts
 -- The facts for a commit of turn $2 that names the nodes $3, the refs $4, the claims of tokens $5 and ids $6, and the
--- attachments $7: the time, the head, the turn's commit if it has one, the lease, the given nodes that are stored
+-- attachments $7, and changes the records with own flags $8, collections $9 and keys $10: the time, the head, the turn's commit if it has one, the lease, the given nodes that are stored
 -- (inherited ones on segment 0), the given refs whose bytes are stored, the batches that the claims hold, the given
--- attachments that the session has, and whether a fork inherits from the session.
+-- attachments that the session has, whether a fork inherits from the session, and the places and versions of the given
+-- records that are stored and have not expired.
 SELECT
     :"schema".lash_now_ms(),
     row(
@@ -79,7 +80,18 @@ SELECT
         SELECT a.attachment_id FROM :"schema".lash_attachments AS a
         WHERE a.session_key = s.session_key AND a.attachment_id = ANY ($7::text[])
     ),
-    EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = s.session_key)
+    EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = s.session_key),
+    array(
+        SELECT row(a.place, r.version)
+        FROM unnest($8::boolean[], $9::text[], $10::text[]) WITH ORDINALITY AS a (own, collection, key, place)
+        CROSS JOIN LATERAL (
+            SELECT r.version FROM :"schema".lash_records AS r
+            WHERE r.scope_key = CASE WHEN a.own THEN s.session_key ELSE 0 END AND r.collection = a.collection
+                AND r.key = a.key
+                AND (r.expires_at_ms IS NULL OR r.expires_at_ms > (SELECT :"schema".lash_now_ms()))
+            OFFSET 0
+        ) AS r
+    )
 FROM :"schema".lash_sessions AS s
 JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = $1::text;

@@ -87,8 +87,8 @@ guard AS (
             )
         ))
 
--- fragment: commit_head
--- The end of the guard, and the new heads with their records.
+-- fragment: commit_held
+-- The end of the guard, and the sessions, locked.
 ),
 -- In the order of their keys, so that two statements with the same sessions cannot deadlock.
 held AS (
@@ -100,6 +100,9 @@ held AS (
     ORDER BY s.session_key
     FOR NO KEY UPDATE OF s
 ),
+
+-- fragment: commit_new
+-- The new heads, each with its commit; further conditions may follow.
 new AS (
     UPDATE :"schema".lash_sessions AS s
     SET revision = a.assumed_revision + 1, config = a.config, current_frame_id = a.current_frame_id,
@@ -111,6 +114,9 @@ new AS (
     JOIN asked AS a ON a.session_key = held.session_key
     WHERE s.session_key = held.session_key AND s.revision = a.assumed_revision
         AND s.node_count = a.assumed_node_count
+
+-- fragment: commit_new_end
+-- The end of the new heads.
     RETURNING s.revision, s.updated_at_ms, a.*
 ),
 
@@ -235,7 +241,9 @@ FROM new;
 WITH
 -- include: commit_asked
 -- include: commit_guard
--- include: commit_head
+-- include: commit_held
+-- include: commit_new
+-- include: commit_new_end
 -- Found by hash, which no other component has. Found by key, every version that a vacuum has yet to remove would be
 -- read.
 renewed AS MATERIALIZED (
@@ -277,7 +285,8 @@ checkpoint AS (
 
 -- name: commit_apply
 -- Writes commits of different sessions, of any kind, at most max_together of them. Writes each whole, or not at all
--- under the conditions of commit_turns, and also when bytes for a ref or an attachment are missing. Returns the same.
+-- under the conditions of commit_turns, and also when bytes for a ref or an attachment are missing, or
+-- a record has another version than expected. Returns the same.
 --
 -- The records of the commits, as a JSON array, and the limit:
 -- arguments: commits, max_together
@@ -286,6 +295,10 @@ checkpoint AS (
 -- arguments: branches
 -- Columns of all blobs, divided in the same way:
 -- arguments: blob_ends, blob_hashes, blob_codecs, blob_sizes, blob_contents
+-- Columns of the records of the only commit, NULL from form on for a deletion, and the most records:
+-- arguments: record_own, record_collections, record_keys, record_versions, record_forms, record_hashes, record_codecs
+-- arguments: record_sizes, record_contents, record_index_1, record_index_2, record_index_3, record_index_4
+-- arguments: record_ttls_ms, record_expiries_ms, max_records
 WITH
 -- include: commit_asked
 -- Locked, because a sweep may delete an uncommitted attachment without the head moving.
@@ -306,7 +319,80 @@ attachments AS (
         AND (a.attachments IS NULL OR json_array_length(a.attachments) = (
             SELECT count(*) FROM attachments AS t WHERE t.session_key = a.session_key
         ))
--- include: commit_head
+-- include: commit_held
+-- Records are locked after their sessions, as everywhere, and in the order of their keys. Only a commit that is sent
+-- alone has some.
+record_held AS MATERIALIZED (
+    SELECT a.place, r.*
+    FROM (
+        SELECT CASE WHEN a.own THEN held.session_key ELSE 0 END AS scope_key, a.collection, a.key, a.place
+        FROM held
+        CROSS JOIN unnest(:record_own::boolean[], :record_collections::text[], :record_keys::text[])
+        WITH ORDINALITY AS a (own, collection, key, place)
+        ORDER BY 1, 2, 3
+    ) AS a
+    CROSS JOIN LATERAL (
+        SELECT r.version, r.expires_at_ms, r.created_at_ms FROM :"schema".lash_records AS r
+        WHERE r.scope_key = a.scope_key AND r.collection = a.collection AND r.key = a.key
+        FOR UPDATE
+    ) AS r
+),
+record_changes AS MATERIALIZED (
+    SELECT
+        a.*, held.session_key AS committed_key, CASE WHEN a.own THEN held.session_key END AS session_key,
+        CASE WHEN a.own THEN held.session_key ELSE 0 END AS scope_key, h.place IS NOT NULL AS is_stored, v.actual,
+        CASE WHEN v.actual = 0 THEN held.now_ms ELSE h.created_at_ms END AS created_at_ms, held.now_ms,
+        CASE
+            WHEN a.ttl_ms IS NULL THEN a.expires_at_ms
+            ELSE least(held.now_ms, 9223372036854775807 - a.ttl_ms) + a.ttl_ms
+        END AS expiry_ms
+    FROM held
+    CROSS JOIN unnest(
+        :record_own::boolean[], :record_collections::text[], :record_keys::text[], :record_versions::bigint[],
+        :record_forms::text[], :record_hashes::text[], :record_codecs::text[], :record_sizes::bigint[],
+        :record_contents::bytea[], :record_index_1::text[], :record_index_2::text[], :record_index_3::text[],
+        :record_index_4::text[], :record_ttls_ms::bigint[], :record_expiries_ms::bigint[]
+    ) WITH ORDINALITY AS a (
+        own, collection, key, expected, form, hash, codec, size, content, index_1, index_2, index_3, index_4, ttl_ms,
+        expires_at_ms, place
+    )
+    LEFT JOIN record_held AS h ON h.place = a.place
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN h.place IS NULL OR h.expires_at_ms <= held.now_ms THEN 0 ELSE h.version END AS actual
+    ) AS v
+    LIMIT :max_records::bigint
+),
+-- include: commit_new
+        AND NOT EXISTS (SELECT 1 FROM record_changes AS c WHERE c.expected <> c.actual)
+-- include: commit_new_end
+records_deleted AS (
+    DELETE FROM :"schema".lash_records AS r
+    USING new, record_changes AS c
+    WHERE c.committed_key = new.session_key AND c.form IS NULL AND r.scope_key = c.scope_key
+        AND r.collection = c.collection AND r.key = c.key
+),
+records_updated AS (
+    UPDATE :"schema".lash_records AS r
+    SET version = c.actual + 1, form = c.form, hash = c.hash, codec = c.codec, size = c.size, index_1 = c.index_1,
+        index_2 = c.index_2, index_3 = c.index_3, index_4 = c.index_4, expires_at_ms = c.expiry_ms,
+        created_at_ms = c.created_at_ms, updated_at_ms = c.now_ms, content = c.content
+    FROM new, record_changes AS c
+    WHERE c.committed_key = new.session_key AND c.form IS NOT NULL AND c.is_stored AND r.scope_key = c.scope_key
+        AND r.collection = c.collection AND r.key = c.key
+),
+records_inserted AS (
+    INSERT INTO :"schema".lash_records (
+        scope_key, collection, key, session_key, version, form, hash, codec, size, index_1, index_2, index_3, index_4,
+        expires_at_ms, created_at_ms, updated_at_ms, content
+    )
+    SELECT
+        c.scope_key, c.collection, c.key, c.session_key, 1, c.form, c.hash, c.codec, c.size, c.index_1, c.index_2,
+        c.index_3, c.index_4, c.expiry_ms, c.now_ms, c.now_ms, c.content
+    FROM new
+    JOIN record_changes AS c ON c.committed_key = new.session_key
+    WHERE c.form IS NOT NULL AND NOT c.is_stored
+    ORDER BY c.scope_key, c.collection, c.key
+),
 segments AS (
     INSERT INTO :"schema".lash_segments (session_key, segment, parent_segment, parent_depth)
     SELECT new.session_key, (g ->> 0)::bigint, (g ->> 1)::bigint, (g ->> 2)::bigint

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lash.base.codec import encode
 from lash.base.compression import BlobRef, StoredBlob
 from lash.errors import CorruptData
 from lash.model.session.commit import CommitResult, ReplaceFull
 from lash.plan.lease import NEVER_HELD, LeaseRow
 from lash.plan.queue.claim import HeldBatch, held_by_token
+from lash.plan.record import RecordName
 from lash.plan.session.checkpoint import CurrentComponent, ReplacedComponent, change_components
 from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes
 from lash.plan.session.node import Placement, StoredNode
@@ -19,6 +22,7 @@ from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.attachment import stamp_attachments
 from lash.sqlite.rows.effect import retire_effects
 from lash.sqlite.rows.lease import release_lease
+from lash.sqlite.rows.record import RecordState, record_states, state_versions, write_records
 from lash.sqlite.rows.session.fork import graph_owners, reclaim_graphs
 from lash.sqlite.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Text
@@ -40,9 +44,11 @@ class CommitHead(HeadRow, frozen=True, array_like=True):
 def apply_commit(transaction: Transaction, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
     """Run one commit inside a write transaction."""
     found = _find(transaction, prepared)
-    decision = decide(_load_facts(transaction, prepared, found))
+    records = record_states(transaction, prepared.records)
+    decision = decide(_load_facts(transaction, prepared, found, records))
     if isinstance(decision, Apply):
         _write(transaction, prepared, decision, found)
+        write_records(transaction, prepared.records, records)
     if prepared.commit.release is not None:
         release_lease(transaction, prepared.commit.release)
     return decision.result if isinstance(decision, Replay) else prepared.result
@@ -63,7 +69,9 @@ def _find(transaction: Transaction, prepared: PreparedCommit) -> CommitHead:
     return found
 
 
-def _load_facts(transaction: Transaction, prepared: PreparedCommit, head: CommitHead) -> CommitFacts:
+def _load_facts(
+    transaction: Transaction, prepared: PreparedCommit, head: CommitHead, records: Mapping[RecordName, RecordState]
+) -> CommitFacts:
     key, turn_id = head.session_key, prepared.commit.turn_id
     turn = transaction.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id) if head.turn else None
     refs = prepared.required_refs
@@ -77,6 +85,7 @@ def _load_facts(transaction: Transaction, prepared: PreparedCommit, head: Commit
         missing_attachments=_missing_attachments(transaction, prepared, key),
         missing_refs=refs - {BlobRef(row.text) for row in known},
         now_ms=transaction.now_ms,
+        record_versions=state_versions(records, transaction.now_ms),
         is_inherited=_is_inherited(transaction, key) if isinstance(prepared.commit.graph, ReplaceFull) else False,
     )
 
