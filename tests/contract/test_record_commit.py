@@ -39,7 +39,7 @@ def saying(revision: int, *records: RecordChange, after: str | None = None, turn
 
 async def stored(storage: Storage) -> dict[tuple[bool, str], tuple[object, int]]:
     """Return all records of session "s" and of the storage: value and version by owner and key."""
-    found = {}
+    found: dict[tuple[bool, str], tuple[object, int]] = {}
     for session_id in (None, "s"):
         for record in await storage.records.list("c", session_id=session_id):
             found[session_id is not None, record.key] = (record.value, record.version)

@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from lash.base.compression import BlobRef
 from lash.model.lease import Acquired, Lease, LeaseFence, LeaseOutcome, LeaseOwner, LocalProcess
+from lash.model.record import RecordChange
 from lash.model.session.checkpoint import CheckpointDraft, TurnState
 from lash.model.session.commit import Append, Commit, GraphDelta
 from lash.model.session.frame import AgentFrame
@@ -61,6 +62,7 @@ class CommitFields(TypedDict, total=False):
     checkpoint: CheckpointDraft
     usage: tuple[UsageEntry, ...]
     attachments: tuple[str, ...]
+    records: tuple[RecordChange, ...]
 
 
 def commit(expected_revision: int, *nodes: Node, session_id: str = "s", **fields: Unpack[CommitFields]) -> Commit:

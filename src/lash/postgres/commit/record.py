@@ -39,7 +39,8 @@ def arguments_of_any(commits: Sequence[PlannedCommit]) -> tuple[object, ...]:
     own = (each.name.session_id is not None for each in changes)
     rows = ((mine, *record_columns(each)) for mine, each in zip(own, changes, strict=True))
     width = len(RecordArguments._fields) - 1
-    return *arguments_together(commits), *RecordArguments(*columns(rows, width), max_records=MAX_INTEGER)
+    # The last argument is the most records; the budget of the storage limits them before.
+    return *arguments_together(commits), *columns(rows, width), MAX_INTEGER
 
 
 def record_columns(change: EncodedChange) -> tuple[object, ...]:
