@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 import lash
+from lash.backend.session_waiter import SharedSessionWaiter
 
 CALLERS = 200
 MOST_READS = 2 * CALLERS
@@ -72,3 +73,17 @@ async def test_a_reply_from_another_storage_takes_at_most_two_reads(backend_url:
         statements.names.clear()
         await asked(app)
     assert reads(statements) <= MOST_READS
+
+
+async def test_a_message_that_is_being_sent_is_not_asked_for(backend_url: str) -> None:
+    """However long sending takes, the polls meanwhile neither query for the message nor wake its caller."""
+    statements = Statements()
+    async with await lash.open(backend_url, on_statement=statements.statement) as storage:
+        waiter = storage.session_waiter
+        assert isinstance(waiter, SharedSessionWaiter)
+        often = SharedSessionWaiter(waiter._rows, storage.activity, storage.hints, poll_s=0.001)
+        with often.awaiting_reply("s") as watch, pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await watch.changed()
+        await often.close()
+    assert reads(statements) == 0

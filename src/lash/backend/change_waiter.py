@@ -39,6 +39,11 @@ class Watch:
         self._woken = asyncio.Event()
         self._failure: Exception | None = None
 
+    @property
+    def has_key(self) -> bool:
+        """Whether there is a key to ask for yet."""
+        return True
+
     async def changed(self) -> object:
         """Return the state once it may be new, also if that happened since the last call."""
         await self._woken.wait()
@@ -189,7 +194,7 @@ class ChangeWaiter(Generic[W]):
         for watch in self._watches:
             if watch.query is None:
                 watch.wake()
-        return {watch for watch in self._watches if watch.query is not None}
+        return {watch for watch in self._watches if watch.query is not None and watch.has_key}
 
     async def _query(self, watches: set[W]) -> bool:
         """Ask for the states and wake the callers whose state is new; return False if a retry may help."""

@@ -32,6 +32,10 @@ class _ReplyWatch(Watch):
         self._missed_query = False
         self.state = _QUEUED
 
+    @property
+    def has_key(self) -> bool:
+        return self.key != _UNSENT
+
     def set_batch(self, batch_id: str) -> None:
         self.key = f"{self._session_id} {batch_id}"
         if self._missed_query:
@@ -41,8 +45,8 @@ class _ReplyWatch(Watch):
     def needs_query(self, hint: Hint) -> bool:
         if hint.changed is None:
             # While the message is being sent there is nothing to ask for, but the change may already be its reply.
-            self._missed_query = self.key == _UNSENT
-            return not self._missed_query
+            self._missed_query = not self.has_key
+            return self.has_key
         if self.tag in hint.changed:
             self.wake()
         return False
