@@ -112,6 +112,8 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "maintenance_table_rows": "each database reports its sizes in its own way",
     "maintenance_table_sizes": "each database reports its sizes in its own way",
     "node_all": "PostgreSQL loads a session as one statement, SQLite step by step",
+    "checkpoint_drop_below": "SQLite drops checkpoints with the statements of a commit",
+    "erase_lock": "SQLite has one writer at a time",
     "node_place": "PostgreSQL finds the place of a node in the statement that reads the page after it",
     "node_close_segments": "PostgreSQL closes segments in the statement that vacuums them",
     "node_inherited": "PostgreSQL loads a session as one statement, SQLite step by step",

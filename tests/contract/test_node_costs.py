@@ -29,6 +29,7 @@ _SEGMENTS: Final = """
     INSERT INTO lash_segments (session_key, segment, parent_segment, parent_depth)
     SELECT 1, value, 1, 0 FROM generate_series(10, {many}) AS value
     """
+_ERASED: Final = ("erase_found", "erase_nodes", "erase_head")
 _READS: Final = {
     "node_many": "'s', ARRAY['a', 'b', 'n500']",
     "node_children": "'s', NULL, 'a', 20",
@@ -68,6 +69,22 @@ async def test_each_read_is_as_many_statements_at_any_size(backend_url: str, bac
     assert ran == (sqlite if backend_name == "sqlite" else dict.fromkeys(ran, 1))
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+async def test_an_erasure_is_as_many_statements_at_any_size(backend_url: str, backend_name: str) -> None:
+    """Erasing one node or a thousand, in a short graph or a long one, runs the same statements."""
+    names: list[str] = []
+    ran = []
+    async with await lash.open(backend_url, on_statement=names.append) as storage:
+        for session_id, length, gone in (("warm", 2, 1), ("short", 10, 1), ("long", 2_000, 1_000)):
+            nodes = [f"n{number}" for number in range(length)]
+            session = await started(storage, session_id, *nodes)
+            names.clear()
+            assert await session.erase(nodes[:gone]) == gone
+            ran.append(names.copy())
+    assert ran[1] == ran[2]
+    assert len(ran[1]) == {"sqlite": 12, "postgres": 9}[backend_name], ran[1]
+
+
 @pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_sqlite_finds_nodes_through_its_indexes(backend_url: str) -> None:
     """No read scans the table of nodes, also after the file was analysed."""
@@ -75,10 +92,10 @@ async def test_sqlite_finds_nodes_through_its_indexes(backend_url: str) -> None:
     connection = apsw.Connection(urlsplit(backend_url).path.removeprefix("/"))
     try:
         for _ in range(2):
-            for name in (*_READS, "node_place"):
+            for name in (*_READS, "node_place", *_ERASED):
                 text = load_queries("lash.sqlite.sql")[name]
                 plan = [str(row[3]) for row in connection.execute("EXPLAIN QUERY PLAN " + text, _Nulls())]
-                assert not [line for line in plan if line.startswith("SCAN n")], (name, plan)
+                assert not [line for line in plan if line.startswith(("SCAN n", "SCAN lash_"))], (name, plan)
             connection.execute("ANALYZE")
     finally:
         connection.close()

@@ -211,6 +211,14 @@ def test_a_path_is_cut_at_a_removed_ancestor() -> None:
     assert ids(path_nodes(rows)) == ["c", "d"]
 
 
+def test_a_path_goes_on_above_an_erased_node() -> None:
+    """An erased node is left out, and its neighbours must still name each other through it."""
+    empty = PathRow("b", "a", 1, False, '{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"erased"}}', None, True)
+    assert ids(path_nodes([row("a", None, 0), empty, row("c", "b", 2)])) == ["a", "c"]
+    with pytest.raises(CorruptData, match="node 'b' does not lie below its parent"):
+        path_nodes([row("x", None, 0), empty, row("c", "b", 2)])
+
+
 def test_a_path_whose_leaf_is_removed_is_empty() -> None:
     """A path that ends in a removed node is empty."""
     assert path_nodes([row("a", None, 0), row("b", "a", 1, tombstoned=True)]) == ()

@@ -32,11 +32,13 @@ from lash.plan.session.session import (
     MetaRow,
     ReadRow,
     RevisionRows,
+    ShortPath,
     check_scope,
     decode_cursor,
     decode_head,
     decode_meta,
     decode_page,
+    decode_path,
     decode_read,
     encode_cursor,
     encode_meta,
@@ -143,13 +145,10 @@ CHECKPOINT = CheckpointRow(4, CHECKPOINT_REF, '{"turn_index":1}', None)
 COMPONENTS = [ComponentRow("t", sha256(b"tools"), "plain", 5, b"tools")]
 
 
-def read(
-    scope: ReadScope,
-    nodes: list[PathRow],
-    checkpoint: CheckpointRow | None = CHECKPOINT,
-    inherited: tuple[PathRow, ...] = (),
-) -> SessionRead:
-    rows = RevisionRows(
+def revision_rows(
+    nodes: list[PathRow], checkpoint: CheckpointRow | None = CHECKPOINT, inherited: tuple[PathRow, ...] = ()
+) -> RevisionRows:
+    return RevisionRows(
         read=READ_ROW,
         inherited=list(inherited),
         nodes=list(nodes),
@@ -158,7 +157,15 @@ def read(
         components=COMPONENTS,
         totals=[UsageRow("turn", "large", 1, 0, 0, 0)],
     )
-    result = decode_read(rows, scope)
+
+
+def read(
+    scope: ReadScope,
+    nodes: list[PathRow],
+    checkpoint: CheckpointRow | None = CHECKPOINT,
+    inherited: tuple[PathRow, ...] = (),
+) -> SessionRead:
+    result = decode_read(revision_rows(nodes, checkpoint, inherited), scope)
     assert result is not None
     return result
 
@@ -185,6 +192,25 @@ def test_the_active_path_ends_with_the_leaf_that_is_meant() -> None:
     assert shown(read(ActivePath(leaf_node_id="b"), NODES[:2])) == (["a", "b"], "b")
     assert shown(read(ActivePath(last=2), NODES)) == (["b", "c"], "c")
     assert shown(read(ActivePath(last=9), NODES[1:])) == (["b", "c"], "c")
+
+
+def test_a_path_is_read_again_if_too_many_of_its_nodes_are_erased() -> None:
+    """Only where it has room to grow: not if all of it was read, and not above a removed node."""
+    gone = [NODES[0], replace(NODES[1], erased=True), NODES[2]]
+    scope = ActivePath(last=2)
+    assert decode_path(revision_rows(gone[1:]), scope, 2) == ShortPath(8)
+    whole = decode_path(revision_rows(gone), scope, 8)
+    assert isinstance(whole, SessionRead)
+    assert shown(whole) == (["a", "c"], "c")
+    last = decode_path(revision_rows(gone[2:]), ActivePath(last=1), 1)
+    assert isinstance(last, SessionRead)
+    assert shown(last) == (["c"], "c")
+    cut = decode_path(revision_rows([NODES[0], replace(NODES[1], tombstoned=True), NODES[2]]), ActivePath(last=3), 3)
+    assert isinstance(cut, SessionRead)
+    assert shown(cut) == (["c"], "c")
+    assert isinstance(decode_path(revision_rows(gone), FullGraph(), None), SessionRead)
+    assert isinstance(decode_path(revision_rows(gone), ActivePath(), None), SessionRead)
+    assert decode_path(uncommitted(replace(READ_ROW, config=None)), scope, 2) is None
 
 
 def test_the_full_graph_keeps_the_order_of_its_rows() -> None:

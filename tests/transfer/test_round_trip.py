@@ -130,6 +130,18 @@ async def test_children_that_were_inserted_before_their_parents_stay_there() -> 
         assert [each.node_id for each in (await whole(target)).graph.nodes] == ["leaf", "root", "mid"]
 
 
+async def test_erased_nodes_are_carried() -> None:
+    """An erased node keeps its place in the copy, and stays empty."""
+    async with opened("sqlite://", "sqlite://") as (here, there):
+        session = await started(here, "s", "a", "b", "c")
+        await session.erase(["b"])
+        await carried(here, there)
+        assert (await whole(there)).graph == (await whole(here)).graph
+        path = await there.session("s").load()
+        assert path is not None
+        assert [node.node_id for node in path.graph.nodes] == ["a", "c"]
+
+
 async def test_an_attachment_without_bytes_is_left_out(tmp_path: Path) -> None:
     """An attachment that a put announced and never wrote is not exported."""
     async with opened(f"sqlite:///{tmp_path / 'lash.db'}") as (storage,):

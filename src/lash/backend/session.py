@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
+import msgspec
+
 from lash.backend.record import RecordValues
 from lash.base.compression import BlobRef
 from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.errors import BlobNotFound, NodeNotFound
+from lash.model.lease import LeaseFence
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.commit import AppendResult, Commit, CommitResult
 from lash.model.session.node import Node
@@ -27,17 +30,19 @@ from lash.model.session.session import (
 from lash.plan.session.append import plan_append, prepare_append
 from lash.plan.session.checkpoint import check_ref, decode_checkpoint, decode_component
 from lash.plan.session.commit import CommitRules, plan_commit, prepare_commit
+from lash.plan.session.erase import plan_erasure, prepare_erasure
 from lash.plan.session.fork import existing_fork, fork_point, prepare_fork
 from lash.plan.session.kind import check_kind, check_page
 from lash.plan.session.node import check_node_ids, decode_node, graph_nodes
 from lash.plan.session.session import (
     MetaRow,
+    ShortPath,
     check_scope,
     decode_cursor,
     decode_head,
     decode_meta,
     decode_page,
-    decode_read,
+    decode_path,
     encode_meta,
     new_meta,
     require_removable,
@@ -126,7 +131,13 @@ class BoundSession:
 
     async def load(self, scope: ReadScope = ActivePath()) -> SessionRead | None:
         wanted = check_scope(scope)
-        return await self._rows.load(self._session_id, wanted, partial(decode_read, scope=wanted))
+        reached = wanted
+        while True:
+            reach = reached.last if isinstance(reached, ActivePath) else None
+            read = await self._rows.load(self._session_id, reached, partial(decode_path, scope=wanted, reach=reach))
+            if not isinstance(read, ShortPath):
+                return read
+            reached = msgspec.structs.replace(reached, last=read.last)
 
     async def node(self, node_id: str) -> Node | None:
         row = await self._rows.node(self._session_id, check_identifier("node_id", node_id))
@@ -181,6 +192,12 @@ class BoundSession:
     async def tombstone(self, node_ids: Collection[str]) -> int:
         wanted = check_node_ids(node_ids)
         return await self._rows.tombstone(self._session_id, wanted, partial(require_removable, self._session_id))
+
+    async def erase(self, node_ids: Collection[str], *, fence: LeaseFence | None = None) -> int:
+        prepared = prepare_erasure(self._session_id, node_ids, fence, self._rules.retention)
+        erased = await self._rows.erase(prepared, partial(plan_erasure, prepared))
+        self._hints.notify(process=False, changed=self._session_id)
+        return erased
 
     async def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
         remove = self._rows.removed_count if dry_run else self._rows.vacuum

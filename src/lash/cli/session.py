@@ -161,26 +161,23 @@ def relation(meta: SessionMeta) -> str:
 
 def speaker(node: Node) -> str:
     """Return the author of a node."""
-    from lash.model.session.node import MessageEntry, PluginEntry
+    from lash.model.session.node import MessageEntry
 
-    match node.entry:
-        case MessageEntry(message=message):
-            return message.role.value
-        case PluginEntry(plugin_type=plugin_type):
-            return f"plugin {plugin_type}"
-    return f"protocol {node.entry.plugin_id}"
+    return node.entry.message.role.value if isinstance(node.entry, MessageEntry) else node.kind.replace(":", " ", 1)
 
 
 def content(node: Node) -> str:
     """Return the text of a node."""
-    from lash.model.session.node import MessageEntry, PluginEntry
+    from lash.model.session.node import MessageEntry, PluginEntry, ProtocolEntry
 
     match node.entry:
         case MessageEntry(message=message):
             return "\n".join(part.content or f"[{part.kind.value}]" for part in message.parts)
         case PluginEntry(body=body):
             return json_line(body)
-    return json_line(node.entry.payload)
+        case ProtocolEntry(payload=payload):
+            return json_line(payload)
+    return ""
 
 
 @command("tree", "lash sessions tree support-42", group=sessions)

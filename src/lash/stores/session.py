@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from lash.base.compression import BlobRef
+from lash.model.lease import LeaseFence
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.commit import AppendResult, Commit, CommitResult
 from lash.model.session.node import Node
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lash.plan.session.append import AppendDecision, AppendFacts, PreparedAppend
     from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
     from lash.plan.session.commit import CommitDecision, CommitFacts, PreparedCommit
+    from lash.plan.session.erase import Erasure, ErasureFacts, PreparedErasure
     from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
     from lash.plan.session.kind import NodePage
     from lash.plan.session.node import PathRow
@@ -33,6 +35,7 @@ T = TypeVar("T")
 
 DecideAppend: TypeAlias = "Callable[[AppendFacts], AppendDecision]"
 DecideCommit: TypeAlias = "Callable[[CommitFacts], CommitDecision]"
+DecideErasure: TypeAlias = "Callable[[ErasureFacts], Erasure | None]"
 DecideFork: TypeAlias = "Callable[[SourceRow, Sequence[InheritedRun]], ForkPoint]"
 
 
@@ -141,6 +144,20 @@ class Session(Protocol):
 
         Unknown ids are ignored. A node on the active path, one that this session inherits from its source, or one
         that a fork inherits from it, is refused (InvalidInput) and then none is removed.
+        """
+        ...
+
+    async def erase(self, node_ids: Collection[str], *, fence: LeaseFence | None = None) -> int:
+        """Delete the content of nodes at once and for good, and return how many had content until now.
+
+        An erased node keeps its id, its parent and its place, so that every path through it stays whole. Paths leave it
+        out; other reads return it with an `ErasedEntry`, whose node has the time of the erasure. It can still be a
+        parent, a leaf or the start of a fork. An erasure publishes a revision of its own and changes nothing else: a
+        turn that runs meanwhile gets RevisionConflict and is repeated. ``fence``, if given, must be live (LeaseLost).
+        Repeating an erasure is safe and changes nothing again.
+
+        Unknown and removed ids are ignored. A node that this session inherits from its source, or that a fork inherits
+        from it, is refused (InvalidInput), and then no node is erased.
         """
         ...
 
@@ -292,6 +309,10 @@ class SessionRows(Protocol):
         self, session_id: str, node_ids: Sequence[str], check: Callable[[Sequence[HeldNode]], None]
     ) -> int:
         """Remove the nodes unless ``check`` raises over nodes in use; return how many were live."""
+        ...
+
+    async def erase(self, prepared: PreparedErasure, decide: DecideErasure) -> int:
+        """Erase the nodes that the decision names and publish its revision; return how many nodes were erased."""
         ...
 
     async def removed_count(self, session_id: str) -> int: ...

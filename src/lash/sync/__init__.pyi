@@ -1128,6 +1128,18 @@ class Session:
         Unknown ids are ignored. A node on the active path, one that this session inherits from its source, or one
         that a fork inherits from it, is refused (InvalidInput) and then none is removed.
         """
+    def erase(self, node_ids: Collection[str], *, fence: LeaseFence | None = None) -> int:
+        """Delete the content of nodes at once and for good, and return how many had content until now.
+
+        An erased node keeps its id, its parent and its place, so that every path through it stays whole. Paths leave it
+        out; other reads return it with an `ErasedEntry`, whose node has the time of the erasure. It can still be a
+        parent, a leaf or the start of a fork. An erasure publishes a revision of its own and changes nothing else: a
+        turn that runs meanwhile gets RevisionConflict and is repeated. ``fence``, if given, must be live (LeaseLost).
+        Repeating an erasure is safe and changes nothing again.
+
+        Unknown and removed ids are ignored. A node that this session inherits from its source, or that a fork inherits
+        from it, is refused (InvalidInput), and then no node is erased.
+        """
     def vacuum(self, *, dry_run: bool = False) -> VacuumReport:
         """Delete the removed nodes of this session permanently, and no other session's; a dry run only counts them."""
 

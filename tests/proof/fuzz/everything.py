@@ -136,6 +136,7 @@ def demands(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
     """Return some calls that write, by name; each reads rows before it writes."""
     hall = owner("hall")
     yield "commit", lambda: storage.session("s").commit(commit(2, node("new", "c"), turn_id="new"))
+    yield "erase", lambda: storage.session("s").erase(["c"])
     yield "fork", lambda: storage.sessions.fork("s", "fork-2")
     yield "claim a session", lambda: storage.leases.claim("support-42", hall, ttl_ms=TTL_MS)
     yield (

@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 from msgspec import UnsetType
 
 from lash.base.compression import BlobRef
+from lash.model.lease import LeaseFence
 from lash.model.queue import ClaimCompletion
 from lash.model.session.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest
 from lash.model.session.commit import Append, AppendResult, Commit, CommitResult, ReplaceFull
 from lash.model.session.frame import AgentFrame
 from lash.model.session.message import Role
-from lash.model.session.node import Graph, MessageEntry, Node
+from lash.model.session.node import ErasedEntry, Graph, MessageEntry, Node
 from lash.model.session.session import (
     CreatedSession,
     ForkRelation,
@@ -41,6 +43,10 @@ class Placed:
     node: Node
     owner: History
     removed: bool = False
+
+    @property
+    def erased(self) -> bool:
+        return isinstance(self.node.entry, ErasedEntry)
 
 
 @dataclasses.dataclass
@@ -85,6 +91,10 @@ class History:
             node_id = None if placed is None else placed.node.parent_node_id
 
     def path(self, leaf: str | None) -> list[Node]:
+        """Return the nodes with content on the way to a leaf."""
+        return [node for node in self.way(leaf) if not isinstance(node.entry, ErasedEntry)]
+
+    def way(self, leaf: str | None) -> list[Node]:
         """Return the live nodes from the root to a leaf; it begins behind a removed ancestor."""
         found: list[Node] = []
         for node_id in self.ancestry(leaf):
@@ -165,7 +175,7 @@ class Histories:
         ordered = known[::-1] if newest_first else known
         ids = [each.node.node_id for each in ordered]
         behind = 0 if after is None else ids.index(after) + 1
-        return tuple(each.node for each in ordered[behind:] if not each.removed)
+        return tuple(each.node for each in ordered[behind:] if not each.removed and not each.erased)
 
     def commit(self, commit: Commit, made: CommitResult | None) -> CommitResult:
         """Say what a commit does, in the order of checks that callers rely on."""
@@ -239,6 +249,27 @@ class Histories:
             each.removed = True
         return len(found)
 
+    def erase(self, session_id: str, node_ids: list[str], fence: LeaseFence | None) -> int:
+        """Say how many nodes an erasure empties."""
+        state, history = self.sessions.need(session_id), self.of(session_id)
+        if fence is not None:
+            lease_model.live(state, fence, self.sessions.now_ms)
+        held = {node_id for node_id, each in history.nodes.items() if each.owner is not history}
+        held |= self.inherited_from(history)
+        live = history.live()
+        if any(node_id in held and node_id in live for node_id in node_ids):
+            raise Refused("InvalidInput")
+        names = [node_id for node_id in dict.fromkeys(node_ids) if node_id in live and not live[node_id].erased]
+        moment = datetime.fromtimestamp(self.sessions.now_ms / 1000, UTC)
+        for node_id in names:
+            parent = live[node_id].node.parent_node_id
+            live[node_id].node = Node(node_id=node_id, parent_node_id=parent, timestamp=moment, entry=ErasedEntry())
+        if names:
+            assert history.saved is not None, "only a commit brings nodes"
+            state.revision += 1
+            history.saved = dataclasses.replace(history.saved, updated_at_ms=self.sessions.now_ms)
+        return len(names)
+
     def vacuum(self, session_id: str) -> int:
         history = self.of(session_id)
         gone = [node_id for node_id, each in history.nodes.items() if each.removed]
@@ -261,7 +292,7 @@ class Histories:
         assert made is not None, "nothing is in the way of this fork"
         state = self.sessions.add(new_id, made.revision, forked=source.saved is not None)
         history = self.of(new_id)
-        history.nodes = {node.node_id: Placed(node, source.nodes[node.node_id].owner) for node in source.path(start)}
+        history.nodes = {node.node_id: Placed(node, source.nodes[node.node_id].owner) for node in source.way(start)}
         history.leaf = state.leaf_node_id = start
         history.fork = ForkRelation(source_session_id=source_id, node_id=start)
         if source.saved is not None:

@@ -176,6 +176,24 @@ class SessionRules(LeaseRules):
             lambda _: self.histories.remove(session_id, chosen),
         )
 
+    @action(
+        3,
+        session_id=session_ids,
+        place=places,
+        size=st.integers(1, 3),
+        fence=st.sampled_from(("none", "none", "none", "held", "stale")),
+    )
+    def erase(self, session_id: str, place: int, size: int, fence: str) -> None:
+        history = self._history(session_id)
+        chosen = [_pick([*history.nodes], place + each, "none") for each in range(size)]
+        leases = [lease for lease in self.leases if lease.resource.id == session_id]
+        lease = leases[-1 if fence == "stale" else 0].fence if leases and fence != "none" else None
+        self.step(
+            "erase",
+            lambda side: side.storage.session(session_id).erase(chosen, fence=side.own(lease)),
+            lambda _: self.histories.erase(session_id, chosen, lease),
+        )
+
     @action(1, session_id=session_ids)
     def vacuum(self, session_id: str) -> None:
         self.touched = session_id

@@ -38,6 +38,11 @@ async def tombstoned(storage: Storage, clock: ManualClock) -> None:
     await storage.session("s").tombstone(["side"])
 
 
+async def held_on_a_branch(storage: Storage, clock: ManualClock) -> LeaseFence:
+    await branched(storage, clock)
+    return acquired(await storage.leases.claim("s", owner("w"), ttl_ms=TTL)).fence
+
+
 async def described(storage: Storage, _clock: ManualClock) -> SessionMeta:
     return msgspec.structs.replace(await (await created(storage)).meta(), name="renamed", model="m")
 
@@ -165,6 +170,12 @@ CASES: tuple[AnyCase, ...] = (
         method="Session.tombstone",
         ground=branched,
         call=lambda storage, _: storage.session("s").tombstone(["side"]),
+        again=Again.REPORTED,
+    ),
+    Case(
+        method="Session.erase",
+        ground=held_on_a_branch,
+        call=lambda storage, fence: storage.session("s").erase(["a", "c", "side"], fence=fence),
         again=Again.REPORTED,
     ),
     Case(

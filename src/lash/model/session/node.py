@@ -29,7 +29,11 @@ class PluginEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="plugi
     body: JSON
 
 
-Entry: TypeAlias = MessageEntry | ProtocolEntry | PluginEntry
+class ErasedEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="erased", gc=False):
+    """The node was erased: its content is gone, its place in the graph is not."""
+
+
+Entry: TypeAlias = MessageEntry | ProtocolEntry | PluginEntry | ErasedEntry
 
 
 class Node(Value, frozen=True, kw_only=True, gc=False):
@@ -44,7 +48,7 @@ class Node(Value, frozen=True, kw_only=True, gc=False):
 
     @property
     def kind(self) -> str:
-        """The kind of its entry: ``message``, ``protocol:`` and a plugin id, or ``plugin:`` and a plugin type."""
+        """The kind of its entry: ``message``, ``protocol:`` and a plugin id, ``plugin:`` and a type, or ``erased``."""
         match self.entry:
             case MessageEntry():
                 return "message"
@@ -52,6 +56,8 @@ class Node(Value, frozen=True, kw_only=True, gc=False):
                 return f"protocol:{self.entry.plugin_id}"
             case PluginEntry():
                 return f"plugin:{self.entry.plugin_type}"
+            case ErasedEntry():
+                return "erased"
 
 
 class Graph(Value, frozen=True, kw_only=True):

@@ -12,6 +12,8 @@ from lash.errors import InvalidInput
 
 MESSAGE: Final = "message"
 """The kind of most nodes."""
+ERASED: Final = "erased"
+"""The kind of nodes whose content is gone."""
 _PREFIXES: Final = ("protocol:", "plugin:")
 
 
@@ -46,10 +48,11 @@ def stored_kind(kind: str) -> str:
 
 def check_kind(kind: object) -> str:
     """Return the stored form of a kind to list, or raise InvalidInput."""
-    if isinstance(kind, str) and (kind == MESSAGE or kind.startswith(_PREFIXES)):
+    if isinstance(kind, str) and (kind in (MESSAGE, ERASED) or kind.startswith(_PREFIXES)):
         check_text("kind", kind.replace("\0", ""), limit=len(kind))
         return stored_kind(kind)
-    raise InvalidInput(f"unknown kind of node {kind!r:.80}; use message, protocol:<plugin_id> or plugin:<plugin_type>")
+    known = "message, protocol:<plugin_id>, plugin:<plugin_type> or erased"
+    raise InvalidInput(f"unknown kind of node {kind!r:.80}; use {known}")
 
 
 def check_page(after: object, limit: object, *, newest_first: bool = False) -> NodePage:

@@ -11,11 +11,12 @@ module needs no other session.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
 
-from lash.base.codec import decode, encode_to_bytes
+from lash.base.codec import decode, encode, encode_to_bytes
 from lash.base.compression import Compression, pack_text, unpack_text
 from lash.base.limits import check_identifier
 from lash.errors import CorruptData, InvalidInput, NodeConflict, NodeNotFound
@@ -69,6 +70,8 @@ class PathRow(msgspec.Struct, frozen=True, array_like=True):
     tombstoned: bool
     body: str
     packed: bytes | None = None
+    erased: bool = False
+    """Whether a path leaves it out; only read for paths."""
 
 
 class StoredNode(msgspec.Struct, frozen=True, array_like=True):
@@ -192,7 +195,10 @@ def place_replacement(session_id: str, nodes: Sequence[EncodedNode], *, segment_
 
 
 def path_nodes(rows: list[PathRow]) -> tuple[Node, ...]:
-    """Return the path that ends with the last row, cut where an ancestor is missing or removed; empties the list."""
+    """Return the path that ends with the last row, without erased nodes; takes rows off the list.
+
+    It is cut where an ancestor is missing or removed; rows are left over then.
+    """
     path: list[Node] = []
     below: PathRow | None = None
     while rows:
@@ -202,7 +208,8 @@ def path_nodes(rows: list[PathRow]) -> tuple[Node, ...]:
             break
         if below is not None and below.parent_node_id != row.node_id:
             raise CorruptData(f"node {below.node_id!r} does not lie below its parent")
-        path.append(decode_node(row))
+        if not row.erased:
+            path.append(decode_node(row))
         below = row
     path.reverse()
     return tuple(path)
@@ -248,6 +255,11 @@ def _encode_node(index: int, node: object, compression: Compression) -> EncodedN
     packed = pack_text(text, compression)
     kind = stored_kind(node.kind)
     return EncodedNode(node.node_id, node.parent_node_id, text.decode(), user_text(node), len(text), packed, kind)
+
+
+def encode_body(timestamp: datetime, entry: Entry) -> str:
+    """Return the text of a short body."""
+    return encode(NodeBody(timestamp=timestamp, entry=entry), NodeBody, "the body of a node")
 
 
 def _decode_body(row: PathRow | StoredNode) -> NodeBody:

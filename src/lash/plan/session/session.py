@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -37,6 +37,9 @@ _HOLDERS: Final = {
     "source": "belongs to the source of",
     "fork": "is inherited by a fork of",
 }
+
+_WIDER: Final = 4
+"""How many times as many nodes of a path are read if too many of the last ones are erased."""
 
 
 class HeadRow(msgspec.Struct, frozen=True, array_like=True):
@@ -195,6 +198,23 @@ def decode_read(rows: RevisionRows, scope: ReadScope) -> SessionRead | None:
         checkpoint=decode_checkpoint(rows.checkpoint, rows.components),
         usage=decode_usage(rows.totals),
     )
+
+
+class ShortPath(NamedTuple):
+    """Too many of the nodes that were read are erased: read the end of the path again, this many nodes."""
+
+    last: int
+
+
+def decode_path(rows: RevisionRows, scope: ReadScope, reach: int | None) -> SessionRead | ShortPath | None:
+    """Return the revision of the rows, whose path was read up to so many nodes; None before the first commit."""
+    is_full = reach is not None and len(rows.nodes) == reach
+    read = decode_read(rows, scope)
+    if reach is None or read is None or not isinstance(scope, ActivePath) or scope.last is None:
+        return read
+    # Rows are left over if the path ends here: an ancestor is missing or removed.
+    is_short = is_full and not rows.nodes and len(read.graph.nodes) < scope.last
+    return ShortPath(reach * _WIDER) if is_short else read
 
 
 def check_scope(scope: object) -> ReadScope:

@@ -16,6 +16,7 @@ from lash.model.session.session import FullGraph, ReadScope, SessionMeta
 from lash.plan.session.append import PreparedAppend
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.commit import PreparedCommit
+from lash.plan.session.erase import PreparedErasure
 from lash.plan.session.fork import PreparedFork
 from lash.plan.session.kind import NodePage
 from lash.plan.session.node import WHOLE_PATH, PathRow
@@ -24,12 +25,13 @@ from lash.postgres.cache import HeadCache
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.append import PostgresAppends
 from lash.postgres.rows.session.commit import PostgresCommits
+from lash.postgres.rows.session.erase import run_erasure
 from lash.postgres.rows.session.fork import reclaim_graphs, recount, run_fork
 from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.node import NodeAnswer, NodePageAnswer
 from lash.postgres.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.session import DecideAppend, DecideCommit, DecideFork
+from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFork
 
 T = TypeVar("T")
 _SHORT: Final = 500
@@ -60,11 +62,12 @@ class NodesAnswer(msgspec.Struct, frozen=True, array_like=True):
     tombstoned: list[bool]
     bodies: list[str]
     packed: list[bytes | None]
+    erased: list[bool]
 
     def rows(self) -> Iterator[PathRow]:
         """Return the nodes as rows."""
-        columns = (self.node_ids, self.parent_node_ids, self.depths, self.tombstoned, self.bodies, self.packed)
-        return map(PathRow, *columns)
+        names = (self.node_ids, self.parent_node_ids, self.depths, self.tombstoned)
+        return map(PathRow, *names, self.bodies, self.packed, self.erased)
 
 
 class CheckpointAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -236,6 +239,10 @@ class PostgresSessionRows:
             if session is not None:
                 return await _tombstone(transaction, session.number, list(node_ids), check)
         raise await missing(self._database, session_id)
+
+    async def erase(self, prepared: PreparedErasure, decide: DecideErasure) -> int:
+        self._heads.forget(prepared.session_id)
+        return await run_erasure(self._database, prepared, decide)
 
     async def removed_count(self, session_id: str) -> int:
         counted = await self._database.read_one(Number, "node_removed_count", session_id)

@@ -91,7 +91,7 @@ LIMIT $1::bigint;
 WITH placed AS (
     SELECT
         n.session_key, n.node_id, n.parent_node_id, n.depth,
-        n.begins_branch <> COALESCE(g.parent_depth = n.depth - 1, FALSE) AS misplaced,
+        n.begins_branch <> coalesce(g.parent_depth = n.depth - 1, FALSE) AS misplaced,
         CASE WHEN n.depth - 1 > coalesce(g.parent_depth, -1) THEN n.segment ELSE g.parent_segment END AS place
     FROM :"schema".lash_nodes AS n
     JOIN :"schema".lash_segments AS g ON g.session_key = n.session_key AND g.segment = n.segment
@@ -118,7 +118,8 @@ SELECT s.session_id, f.node_id
 FROM followed AS f
 JOIN :"schema".lash_sessions AS s ON s.session_key = f.session_key
 LEFT JOIN :"schema".lash_segments AS g ON g.session_key = f.session_key AND g.segment = f.place
-WHERE f.parent_node_id IS NULL OR f.before <> f.parent_node_id OR (f.before IS NULL AND NOT coalesce(g.closed, FALSE))
+WHERE f.misplaced OR f.parent_node_id IS NULL OR f.before <> f.parent_node_id
+    OR (f.before IS NULL AND NOT coalesce(g.closed, FALSE))
 ORDER BY s.session_id, f.node_id
 LIMIT $1::bigint;
 

@@ -25,3 +25,24 @@ SELECT '', b.hash, b.codec, b.size, b.content
 FROM :"schema".lash_sessions AS s
 JOIN :"schema".lash_blobs AS b ON b.session_key = s.session_key
 WHERE s.session_id = $1::text AND b.hash = $2::text;
+
+-- name: checkpoint_drop_below
+-- Deletes the checkpoints of a session below a revision ($2), and the components and bytes that only these used.
+WITH checkpoints AS (
+    DELETE FROM :"schema".lash_checkpoints WHERE session_key = $1::bigint AND revision < $2::bigint
+),
+components AS (
+    DELETE FROM :"schema".lash_components
+    WHERE session_key = $1::bigint AND last_revision < $2::bigint
+    RETURNING key, first_revision, hash
+)
+DELETE FROM :"schema".lash_blobs AS b
+USING components AS gone
+WHERE b.session_key = $1::bigint AND b.hash = gone.hash
+    AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_components AS c
+        WHERE c.session_key = $1::bigint AND c.hash = b.hash
+            AND NOT EXISTS (
+                SELECT 1 FROM components AS d WHERE d.key = c.key AND d.first_revision = c.first_revision
+            )
+    );

@@ -268,9 +268,13 @@ WHERE session_key = $1::bigint AND tombstoned_at_ms IS NULL AND node_id = ANY ($
 -- The first live user message that a session sees: an inherited one, or else the one inserted first.
 SELECT node_id, parent_node_id, depth, false, body, packed
 FROM (
-    SELECT true AS own, seq AS place, node_id, parent_node_id, depth, body, packed
-    FROM :"schema".lash_nodes
-    WHERE session_key = $1::bigint AND tombstoned_at_ms IS NULL AND user_message
+    (
+        SELECT true AS own, seq AS place, node_id, parent_node_id, depth, body, packed
+        FROM :"schema".lash_nodes
+        WHERE session_key = $1::bigint AND kind = 'message' AND tombstoned_at_ms IS NULL AND user_message
+        ORDER BY seq
+        LIMIT 1
+    )
     UNION ALL
     SELECT false, n.depth, n.node_id, n.parent_node_id, n.depth, n.body, n.packed
     FROM :"schema".lash_inherited AS i

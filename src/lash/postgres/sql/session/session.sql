@@ -237,7 +237,10 @@ SELECT
             LIMIT $4::bigint
         )
         ELSE array(
-            SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed)
+            SELECT row(
+                n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed,
+                n.kind = 'erased'
+            )
             FROM run AS r
             CROSS JOIN LATERAL (
                 SELECT * FROM :"schema".lash_nodes AS n
@@ -286,12 +289,12 @@ FROM s;
 SELECT
     s.revision, n.inherited, array_agg(n.node_id ORDER BY n.place), array_agg(n.parent_node_id ORDER BY n.place),
     array_agg(n.depth ORDER BY n.place), array_agg(n.tombstoned ORDER BY n.place), array_agg(n.body ORDER BY n.place),
-    array_agg(n.packed ORDER BY n.place)
+    array_agg(n.packed ORDER BY n.place), array_agg(n.erased ORDER BY n.place)
 FROM s
 CROSS JOIN LATERAL (
     SELECT
         true AS inherited, n.depth AS place, n.node_id, n.parent_node_id, n.depth,
-        n.tombstoned_at_ms IS NOT NULL AS tombstoned, n.body, n.packed
+        n.tombstoned_at_ms IS NOT NULL AS tombstoned, n.body, n.packed, false AS erased
     FROM :"schema".lash_inherited AS i
     CROSS JOIN LATERAL (
         SELECT * FROM :"schema".lash_nodes AS n
@@ -300,11 +303,13 @@ CROSS JOIN LATERAL (
     ) AS n
     WHERE $2::boolean AND i.session_key = s.session_key
     UNION ALL
-    SELECT false, n.seq, n.node_id, n.parent_node_id, n.depth, false, n.body, n.packed
+    SELECT false, n.seq, n.node_id, n.parent_node_id, n.depth, false, n.body, n.packed, false
     FROM :"schema".lash_nodes AS n
     WHERE $2::boolean AND n.session_key = s.session_key AND n.tombstoned_at_ms IS NULL
     UNION ALL
-    SELECT false, n.depth, n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
+    SELECT
+        false, n.depth, n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed,
+        n.kind = 'erased'
     FROM run AS r
     CROSS JOIN LATERAL (
         SELECT * FROM :"schema".lash_nodes AS n

@@ -79,7 +79,7 @@ def _load_facts(
     return CommitFacts(
         head=head,
         turn=turn,
-        lease=NEVER_HELD if prepared.commit.fence is None else _lease(transaction, head),
+        lease=NEVER_HELD if prepared.commit.fence is None else find_lease(transaction, head),
         held_batches=_held_batches(transaction, prepared, key),
         stored_nodes=_stored_nodes(transaction, prepared, head),
         missing_attachments=_missing_attachments(transaction, prepared, key),
@@ -90,7 +90,8 @@ def _load_facts(
     )
 
 
-def _lease(transaction: Transaction, head: HeadRow) -> LeaseRow:
+def find_lease(transaction: Transaction, head: HeadRow) -> LeaseRow:
+    """Return the lease of a session."""
     row = transaction.one(LeaseRow, "lease_of", session_key=head.session_key)
     if row is None:
         raise CorruptData(f"a session has no lease row (key {head.session_key})")
@@ -283,6 +284,12 @@ def _blob_values(session_key: int, blob: StoredBlob) -> dict[str, SQLiteValue]:
         "size": blob.size,
         "content": blob.content,
     }
+
+
+def drop_checkpoints(transaction: Transaction, session_key: int, floor: int) -> None:
+    """Delete the checkpoints below a revision, and the components and bytes that only these used."""
+    transaction.run("commit_drop_checkpoints", session_key=session_key, floor=floor)
+    _drop_components(transaction, session_key, floor)
 
 
 def _drop_components(transaction: Transaction, session_key: int, floor: int) -> None:

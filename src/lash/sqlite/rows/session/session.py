@@ -11,6 +11,7 @@ from lash.model.session.session import ActivePath, FullGraph, ReadScope, Session
 from lash.plan.session.append import PreparedAppend
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.commit import PreparedCommit
+from lash.plan.session.erase import PreparedErasure
 from lash.plan.session.fork import PreparedFork
 from lash.plan.session.frame import FrameRow
 from lash.plan.session.kind import NodePage
@@ -22,13 +23,14 @@ from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.process.grant import detach_session
 from lash.sqlite.rows.session.append import apply_append
 from lash.sqlite.rows.session.commit import apply_commit
+from lash.sqlite.rows.session.erase import apply_erasure
 from lash.sqlite.rows.session.fork import apply_fork, graph_owners, insert_session, reclaim_graphs, recount
 from lash.sqlite.rows.session.lookup import find_head, find_meta, missing
 from lash.sqlite.rows.session.node import read_children, read_kind, read_nodes
 from lash.sqlite.rows.trigger.schedule import delete_session_schedules
 from lash.sqlite.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Number
-from lash.stores.session import DecideAppend, DecideCommit, DecideFork
+from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFork
 
 T = TypeVar("T")
 _SHORT: Final = 200
@@ -175,6 +177,9 @@ class SQLiteSessionRows:
             return removed
 
         return await self._database.write(body)
+
+    async def erase(self, prepared: PreparedErasure, decide: DecideErasure) -> int:
+        return await self._database.write(lambda transaction: apply_erasure(transaction, prepared, decide))
 
     async def removed_count(self, session_id: str) -> int:
         def body(reader: Reader) -> int:

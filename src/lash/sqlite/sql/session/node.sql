@@ -224,7 +224,7 @@ run (session_key, segment, ceiling) AS (
     CROSS JOIN lash_inherited AS i ON i.session_key = :session_key
     WHERE c.segment = 0
 )
-SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
+SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed, n.kind = 'erased'
 FROM run AS r
 CROSS JOIN lash_nodes AS n ON n.session_key = r.session_key AND n.segment = r.segment
     AND n.depth <= r.ceiling AND n.depth > (SELECT depth FROM leaf) - :last
@@ -283,9 +283,13 @@ WHERE session_key = :session_key;
 -- name: node_first_user
 -- The first live user message that a session sees: an inherited one, or else the one inserted first.
 WITH said (own, place, node_key) AS (
-    SELECT 1, seq, rowid
-    FROM lash_nodes
-    WHERE session_key = :session_key AND tombstoned_at_ms IS NULL AND user_message = 1
+    SELECT * FROM (
+        SELECT 1, seq, rowid
+        FROM lash_nodes INDEXED BY lash_nodes_kind
+        WHERE session_key = :session_key AND kind = 'message' AND tombstoned_at_ms IS NULL AND user_message = 1
+        ORDER BY seq
+        LIMIT 1
+    )
     UNION ALL
     SELECT 0, n.depth, n.rowid
     FROM lash_inherited AS i
