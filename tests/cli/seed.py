@@ -7,6 +7,8 @@ import dataclasses
 
 import lash
 from lash.model.queue import Boundary, Claim
+from lash.model.worker import Served
+from tests.contract.test_worker import beat
 from tests.factories.effect import effect
 from tests.factories.process import NOTE, event, process, process_lease
 from tests.factories.session import acquired, append, commit, node, owner, spent
@@ -110,3 +112,11 @@ async def _sources(storage: lash.Storage) -> None:
     await storage.schedules.register(
         lash.model.ScheduleDraft(key="digest", cron="0 7 * * 1-5", time_zone="Europe/Berlin")
     )
+
+
+async def register_worker(url: str) -> None:
+    """Register a worker that runs support-42."""
+    announced = beat("worker-1", beat_ms=60_000, served=Served(processes=("index",)))
+    async with await lash.open(url) as storage:
+        await storage.work.poll(sessions=0, processes=0, owner=announced.owner, beat=announced)
+        await storage.leases.claim("support-42", announced.owner, ttl_ms=60_000)

@@ -13,7 +13,7 @@ import pytest
 
 import lash
 from tests.cli.kit import output, run, values
-from tests.cli.seed import Seeded
+from tests.cli.seed import Seeded, register_worker
 from tests.factories.session import acquired, owner
 from tests.factories.trigger import trigger
 
@@ -237,3 +237,20 @@ def test_completion_answers_what_can_be_typed_next() -> None:
     asked = {"_LASH_COMPLETE": "bash_complete", "COMP_WORDS": "lash sessions f", "COMP_CWORD": "2"}
     ended = run(variables=asked)
     assert (ended.returncode, ended.stdout) == (0, "plain,fork\n")
+
+
+def test_workers_are_listed_and_drained(seeded: Seeded) -> None:
+    """A worker is listed with what it runs, and either name of the command drains it; an unknown one is reported."""
+    asyncio.run(register_worker(seeded.url))
+    shown = run("workers", "ls", url=seeded.url).stdout
+    for expected in ("worker-1", "active", "sessions and processes index", "1/4", "0/8", "support-42"):
+        assert expected in shown
+    (listed,) = values("workers", "ls", url=seeded.url)
+    assert (listed["worker_id"], listed["holding"]["session_ids"]) == ("worker-1", ["support-42"])
+    assert run("worker", "drain", "worker-1", url=seeded.url).stdout == (
+        "draining worker-1; it stops when nothing runs\n"
+    )
+    (drained,) = values("workers", "ls", url=seeded.url)
+    assert drained["status"] == "draining"
+    unknown = run("workers", "drain", "worker-2", url=seeded.url)
+    assert (unknown.returncode, unknown.stderr) == (3, "lash: unknown worker worker-2; see lash workers ls\n")

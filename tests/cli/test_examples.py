@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import stat
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from lash.cli.command import Command
 from lash.cli.root import root
 from tests.cli.kit import PATIENCE_S, environment, run
-from tests.cli.seed import Seeded
+from tests.cli.seed import Seeded, register_worker
 
 pytestmark = pytest.mark.proof
 
@@ -57,6 +58,8 @@ def test_examples_succeed(name: str, seeded: Seeded, directory: Path) -> None:
     if name == "db restore":
         made = run("db", "backup", "agents-backup.db", url=_other_storage(directory), cwd=directory)
         assert made.returncode == 0, made.stderr
+    if name == "workers drain":
+        asyncio.run(register_worker(seeded.url))
     variables = environment({**seeded.variables, "PATH": f"{directory / 'bin'}:/usr/bin:/bin"})
     for example in LEAVES[name].examples:
         ended = subprocess.run(

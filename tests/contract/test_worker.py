@@ -9,9 +9,10 @@ import pytest
 
 from lash.errors import InvalidInput
 from lash.model.lease import LeaseOwner, LocalProcess
-from lash.model.worker import Beat, Fleet, Served, WorkerStatus
+from lash.model.worker import Beat, Fleet, Holding, Served, WorkerStatus
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
+from tests.factories.process import process
 
 BEAT_MS = 1_000
 
@@ -124,6 +125,20 @@ class TestWorker:
         assert (drained.rank, drained.status, drained.live) == (None, WorkerStatus.DRAINING, 2)
         assert (await sent(storage, beat("b"))).rank == 0
         assert [each.status for each in await storage.workers.list()] == [WorkerStatus.DRAINING, WorkerStatus.ACTIVE]
+
+    async def test_what_a_worker_holds_follows_its_leases(self, harness: Harness) -> None:
+        """A worker holds the sessions and processes of its live leases, and no others."""
+        storage = await harness.open()
+        for name in ("a", "b"):
+            await sent(storage, beat(name))
+            await storage.sessions.create(f"session-{name}")
+            await storage.leases.claim(f"session-{name}", beat(name).owner, ttl_ms=1_000)
+            await storage.processes.register(process(f"process-{name}"))
+            await storage.process_leases.claim(f"process-{name}", beat(name).owner, ttl_ms=2_000)
+        assert await storage.workers.holding("a") == Holding(session_ids=("session-a",), process_ids=("process-a",))
+        await harness.clock.advance(1_000)
+        assert await storage.workers.holding("a") == Holding(session_ids=(), process_ids=("process-a",))
+        assert await storage.workers.holding("nobody") == Holding(session_ids=(), process_ids=())
 
     async def test_neighbours_are_on_the_same_boot(self, harness: Harness) -> None:
         """A worker learns the other workers on its machine, in the order of their start."""

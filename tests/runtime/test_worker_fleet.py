@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Mapping
 
 import pytest
 
@@ -36,3 +38,39 @@ async def test_draining_a_script_registers_nothing(backend_url: str) -> None:
     async with lash.App(backend_url, worker=False) as app:
         assert await app.drain() == 0
         assert await app.storage.workers.list() == ()
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+async def test_a_drained_worker_finishes_what_it_runs_and_ends(backend_url: str) -> None:
+    """It takes nothing new, its run ends undisturbed beyond the grace time, and then the worker ends."""
+    began, go, draining = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Watcher(lash.Hook):
+        def note(self, kind: str, _attributes: Mapping[str, object]) -> None:
+            if kind == "worker.draining":
+                draining.set()
+
+    app = lash.App(backend_url, options=lash.WorkerOptions(poll_s=0.02, grace_s=0), hooks=[Watcher()])
+
+    @app.agent
+    async def slow(turn: lash.Turn) -> str:
+        began.set()
+        await go.wait()
+        return f"reply to {turn.text}"
+
+    async with lash.App(backend_url, worker=False) as caller, app:
+        running = asyncio.create_task(app.session("first").ask("one"))
+        await began.wait()
+        (listed,) = await caller.storage.workers.list()
+        assert (await caller.storage.workers.holding(listed.worker_id)).session_ids == ("first",)
+        assert await caller.storage.workers.drain(listed.worker_id)
+        working = asyncio.create_task(app.run())
+        await draining.wait()
+        await caller.session("second").send("two")
+        await asyncio.sleep(0.1)
+        assert not working.done()
+        go.set()
+        assert await running == "reply to one"
+        await asyncio.wait_for(working, 30)
+        assert await caller.storage.workers.list() == ()
+        assert await caller.storage.queue.ready_sessions(limit=10) == ("second",)

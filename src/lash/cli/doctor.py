@@ -18,6 +18,7 @@ from lash.cli.text import plural, size
 from lash.cli.url import is_postgres, sqlite_path
 
 if TYPE_CHECKING:
+    from lash.postgres.storage import PostgresStorage
     from lash.stores.storage import Storage
 
 _COLUMNS: Final = (Column("CHECK"), Column("STATE", state=True), Column("DETAIL", stretch=True))
@@ -25,6 +26,8 @@ _PACKAGES: Final = ("msgspec", "apsw", "jsonschema-rs", "cronsim", "click")
 _EXTRAS: Final = {"asyncpg": "postgres", "obstore": "s3"}
 _SKEW_NOTED_MS: Final = 1_000
 _FREE_NOTED: Final = 512 * 1024 * 1024
+_WORKER_CONNECTIONS: Final = 2
+"""A worker needs one connection for statements, and one to listen."""
 _COUNTED: Final = 100
 """Dead letters and ready sessions are counted up to here."""
 
@@ -41,7 +44,8 @@ class Check(NamedTuple):
 async def doctor(shell: Shell) -> None:
     """Check the environment and the storage: versions, drivers, connection, schema, clock, durability.
 
-    On PostgreSQL it also checks that notifications arrive, and lists transactions that block others.
+    On PostgreSQL it also checks that notifications arrive, that the server has enough connections for the workers that
+    run, and lists transactions that block others.
     Exits with code 1 if something fails; warnings do not.
     """
     checks = [*_environment(), *[check async for check in _storage(shell)]]
@@ -193,8 +197,22 @@ async def _server(shell: Shell, storage: Storage) -> AsyncIterator[Check]:
             yield Check("notifications", "ok", f"received in {took_s * 1_000:.0f} ms")
     except LashError as error:
         yield Check("notifications", "warn", shell.scrubbed(exits.explain(error)[1]))
+    yield await _connections(storage)
     holders = [holder.description for holder in await storage.lock_holders()]
     yield Check("locks", "warn" if holders else "ok", "; ".join(holders) or "no transaction blocks others")
+
+
+async def _connections(storage: PostgresStorage) -> Check:
+    """Compare what the workers need at least with what the server has."""
+    use = await storage.connection_use()
+    live = sum(not worker.is_late for worker in await storage.workers.list())
+    needed = live * _WORKER_CONNECTIONS
+    detail = f"{use.used} of {use.limit} in use; {plural(live, 'live worker')} need at least {needed}"
+    if needed > use.limit:
+        return Check("connections", "warn", f"{detail}: raise max_connections, or run fewer workers")
+    if 4 * use.used > 3 * use.limit:
+        return Check("connections", "warn", f"{detail}; pools open no more than one while the server is so full")
+    return Check("connections", "ok", detail)
 
 
 def _durability(storage: Storage) -> Check:

@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "waits": "lash.cli.wait:waits",
     "db": "lash.cli.maintenance:db",
     "worker": "lash.cli.work:worker",
+    "workers": "lash.cli.workers:workers",
     "doctor": "lash.cli.doctor:doctor",
     "demo": "lash.cli.demo:demo",
     "completion": "lash.cli.completion:completion",
@@ -37,7 +38,18 @@ def _version(context: click.Context, _parameter: click.Parameter, value: bool) -
     context.exit()
 
 
-@click.group(cls=Group, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+class _Root(Group):
+    """The root command. ``lash worker drain WORKER`` is short for ``lash workers drain WORKER``."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[:2] == ["worker", "drain"] and args[2:]:
+            args = ["workers", *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Root, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
 )

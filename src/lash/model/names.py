@@ -266,6 +266,7 @@ from lash.model.wait import WaitRecord as WaitRecord
 from lash.model.work import WorkList as WorkList
 from lash.model.worker import Beat as Beat
 from lash.model.worker import Fleet as Fleet
+from lash.model.worker import Holding as Holding
 from lash.model.worker import Pace as Pace
 from lash.model.worker import Served as Served
 from lash.model.worker import WorkerRecord as WorkerRecord

@@ -62,6 +62,13 @@ class WorkerRecord(Value, frozen=True, kw_only=True):
         return self.beat.owner.incarnation_id
 
 
+class Holding(Value, frozen=True, kw_only=True):
+    """What a worker runs: the sessions and processes whose live leases it holds."""
+
+    session_ids: tuple[str, ...]
+    process_ids: tuple[str, ...]
+
+
 class Fleet(Value, frozen=True, kw_only=True):
     """What a beat returns: the place of the worker among all that live."""
 

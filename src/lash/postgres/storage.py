@@ -6,13 +6,14 @@ import logging
 from typing import TYPE_CHECKING, Final, Self
 
 from lash.backend.storage import BackendRows, BackendStorage
-from lash.errors import StoreUnavailable
+from lash.errors import CorruptData, StoreUnavailable
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, StatementHook
 from lash.postgres.engine.lock_watch import LockHolder
 from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.engine.room import ConnectionUse
 from lash.postgres.epoch import check_epoch
 from lash.postgres.hints import PostgresHints
 from lash.postgres.process_batches import ProcessBatches
@@ -93,6 +94,13 @@ class PostgresStorage(BackendStorage):
     async def lock_holders(self) -> list[LockHolder]:
         """Return the transactions that hold locks on the tables and block others, or are idle; oldest first."""
         return await self._database.lock_holders()
+
+    async def connection_use(self) -> ConnectionUse:
+        """Return how many connections the server has for ordinary users, and how many of them are in use."""
+        found = await self._database.read_one(ConnectionUse, "connection_use")
+        if found is None:
+            raise CorruptData("query connection_use returned no row")
+        return found
 
     async def _check_listen_url(self) -> None:
         """Raise `ConfigError` if no notification can arrive there; a server that does not answer is tried later."""

@@ -69,8 +69,8 @@ class Hook:
         ``process.retried``, ``process.parked``, ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``,
         ``command.unknown`` (sent to a session by a newer version), ``activity.lost``, ``loop.blocked``,
         ``storage.away`` (runs wait for the database), ``storage.back``, ``worker.trouble`` (the worker continues),
-        ``worker.failed`` (it does not) and ``worker.outdated`` (it stops, because the storage was migrated past its
-        version). More kinds may be added.
+        ``worker.failed`` (it does not), ``worker.draining`` (it takes nothing new, and stops when nothing runs) and
+        ``worker.outdated`` (it stops, because the storage was migrated past its version). More kinds may be added.
         """
 
     def statement(self, name: str) -> None:

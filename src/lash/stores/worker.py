@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from lash.model.worker import WorkerRecord
+from lash.model.worker import Holding, WorkerRecord
 
 if TYPE_CHECKING:
     from lash.plan.worker import WorkerRow
@@ -19,6 +19,13 @@ class WorkerStore(Protocol):
 
     async def list(self) -> tuple[WorkerRecord, ...]:
         """Return all registered workers in the order of their start, late ones included."""
+        ...
+
+    async def holding(self, worker_id: str, *, limit: int = 100) -> Holding:
+        """Return up to ``limit`` sessions and up to ``limit`` processes that a worker runs now, by its leases.
+
+        Empty for an unknown worker, and for one on a system that does not identify its processes.
+        """
         ...
 
     async def drain(self, worker_id: str) -> bool:
@@ -41,6 +48,10 @@ class WorkerRows(Protocol):
 
     async def all(self) -> tuple[int, list[WorkerRow]]:
         """Return the time of the storage and the workers in the order of their start."""
+        ...
+
+    async def holding(self, worker_id: str, limit: int) -> tuple[list[str], list[str]]:
+        """Return the sessions and the processes whose live leases a worker holds."""
         ...
 
     async def drain(self, worker_id: str) -> bool: ...

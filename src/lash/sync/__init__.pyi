@@ -82,7 +82,7 @@ from lash.model.trigger.trigger import (
 from lash.model.value import JSON
 from lash.model.wait import Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
 from lash.model.work import WorkList
-from lash.model.worker import Beat, WorkerRecord
+from lash.model.worker import Beat, Holding, WorkerRecord
 from lash.runtime.definition import AgentDefinition, ProcessDefinition
 from lash.runtime.hooks import Hook
 from lash.runtime.policy import Retry, WorkerOptions
@@ -1481,6 +1481,11 @@ class WorkerStore:
     """
     def list(self) -> tuple[WorkerRecord, ...]:
         """Return all registered workers in the order of their start, late ones included."""
+    def holding(self, worker_id: str, *, limit: int = 100) -> Holding:
+        """Return up to ``limit`` sessions and up to ``limit`` processes that a worker runs now, by its leases.
+
+        Empty for an unknown worker, and for one on a system that does not identify its processes.
+        """
     def drain(self, worker_id: str) -> bool:
         """Let a worker finish what it runs and take nothing new; return whether it is registered. Idempotent.
 

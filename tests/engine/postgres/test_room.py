@@ -12,6 +12,8 @@ import lash
 from lash.postgres.engine.room import Room
 from lash.testing.postgres_server import PostgresServer, find_binaries
 from tests.backends import run_sql
+from tests.cli.kit import run
+from tests.contract.test_worker import beat as announced
 from tests.engine.postgres.kit import RUNNING, Item, opened, raw_connection, until_count
 
 _WORKERS = 3
@@ -116,3 +118,13 @@ async def test_a_call_does_not_wait_for_a_long_one(small_server: PostgresServer)
         assert await asyncio.wait_for(database.read_one(Item, "one"), 10) == Item(1, 2)
         assert not long.done()
         long.cancel()
+
+
+async def test_the_doctor_warns_of_workers_that_do_not_fit(small_server: PostgresServer) -> None:
+    """Five live workers need ten connections, and a server of twelve has nine for ordinary users."""
+    async with await lash.open(small_server.url) as storage:
+        for number in range(5):
+            beat = announced(f"w{number}")
+            await storage.work.poll(sessions=0, processes=0, owner=beat.owner, beat=beat)
+    done = await asyncio.to_thread(run, "doctor", url=small_server.url)
+    assert "of 9 in use; 5 live workers need at least 10: raise max_connections" in done.stdout

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
+
 from lash.postgres.engine.driver import asyncpg
 
 if TYPE_CHECKING:
@@ -29,6 +31,13 @@ SELECT 4 * count(*) <= 3 * (
 FROM pg_stat_activity
 WHERE backend_type = 'client backend'"""
 """A quarter is left for the first connections of programs that start later."""
+
+
+class ConnectionUse(msgspec.Struct, frozen=True, array_like=True):
+    """How many connections of a server ordinary users have, and how many are in use."""
+
+    limit: int
+    used: int
 
 
 class ServerNearlyFull(Exception):

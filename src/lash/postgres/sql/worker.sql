@@ -7,6 +7,30 @@ SELECT
 FROM :"schema".lash_workers AS w
 ORDER BY w.started_at_ms, w.worker_id;
 
+-- name: worker_holding
+-- The sessions and the processes that a worker runs.
+SELECT
+    array(
+        SELECT s.session_id
+        FROM :"schema".lash_workers AS w
+        JOIN :"schema".lash_session_leases AS l
+            ON l.process IS NOT NULL AND l.process::json ->> 'boot_id' = w.boot_id AND l.incarnation_id = w.worker_id
+        JOIN :"schema".lash_sessions AS s ON s.session_key = l.session_key
+        WHERE w.worker_id = $1::text AND l.expires_at_ms > :"schema".lash_now_ms()
+        ORDER BY s.session_id
+        LIMIT $2::bigint
+    ),
+    array(
+        SELECT p.process_id
+        FROM :"schema".lash_workers AS w
+        JOIN :"schema".lash_process_leases AS l
+            ON l.process IS NOT NULL AND l.process::json ->> 'boot_id' = w.boot_id AND l.incarnation_id = w.worker_id
+        JOIN :"schema".lash_processes AS p ON p.process_key = l.process_key
+        WHERE w.worker_id = $1::text AND l.expires_at_ms > :"schema".lash_now_ms() AND l.runnable
+        ORDER BY p.process_id
+        LIMIT $2::bigint
+    );
+
 -- name: worker_drain
 -- Lets a worker take nothing new.
 UPDATE :"schema".lash_workers SET status = 'draining' WHERE worker_id = $1::text RETURNING true;

@@ -11,7 +11,7 @@ from typing import Final
 
 from lash.base.version import VERSION
 from lash.errors import LashError
-from lash.model.worker import Beat, Fleet, Pace
+from lash.model.worker import Beat, Fleet, Pace, WorkerStatus
 from lash.plan.worker import plan_pace
 from lash.runtime.processes.run import ProcessRun
 from lash.runtime.turns.run import TurnRun
@@ -26,6 +26,7 @@ class Membership:
     """The registration of one worker. A beat travels with a poll, so it costs no transaction of its own."""
 
     def __init__(self, state: WorkerState, turn_slots: Slots[TurnRun], process_slots: Slots[ProcessRun]) -> None:
+        self._state = state
         self._core = state.core
         self._turn_slots = turn_slots
         self._process_slots = process_slots
@@ -61,6 +62,10 @@ class Membership:
         """Remember the answer to a beat. The next one is due a little early, to keep the promise."""
         self._fleet = fleet
         self._beat_at = time.monotonic() + 0.9 * self.pace.beat_ms / 1_000
+        if fleet.status is WorkerStatus.DRAINING:
+            self._turn_slots.close()
+            self._process_slots.close()
+            self._state.drain()
 
     async def leave(self) -> None:
         """Remove the worker from the registry, so that no work is meant for it; a failure delays other workers."""

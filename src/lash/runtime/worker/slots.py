@@ -48,6 +48,10 @@ class Slots(Generic[Run]):
     def _working(self) -> int:
         return len(self._runs) - len(self._finishing)
 
+    def close(self) -> None:
+        """Give out no more slots."""
+        self._limit = 0
+
     def wanted(self) -> int:
         """Return how many to poll for; a poll also lists names that are avoided or have just run."""
         self._forget()

@@ -17,6 +17,8 @@ class WorkerState:
         self.core = core
         self.tasks: set[asyncio.Task[None]] = set()
         self.stopping = asyncio.Event()
+        self.is_draining = False
+        """Whether the worker takes nothing new and stops when all that it runs has ended."""
         self.freed = asyncio.Event()
         """Set when a slot was freed, or there is another reason to poll."""
         self.listener: HintListener | None = None
@@ -31,6 +33,13 @@ class WorkerState:
         self.freed.set()
         if self.listener is not None:
             self.listener.hint()
+
+    def drain(self) -> None:
+        """Stop as soon as nothing runs."""
+        if not self.is_draining:
+            self.is_draining = True
+            self.core.hooks.note("worker.draining", running=len(self.tasks))
+        self._stop_if_drained()
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Run work in a task that `Worker.run` waits for; an error is noted."""
@@ -52,6 +61,12 @@ class WorkerState:
         if not task.cancelled() and (error := task.exception()) is not None:
             # The lease expires, and the next worker that claims it continues from the records.
             self.note_trouble(error)
+        self._stop_if_drained()
+
+    def _stop_if_drained(self) -> None:
+        if self.is_draining and not self.tasks and not self.is_stopping:
+            self.stopping.set()
+            self.poll_now()
 
 
 async def either(*waits: Coroutine[object, object, object]) -> None:

@@ -7,6 +7,7 @@ import msgspec
 from lash.errors import CorruptData
 from lash.plan.worker import GONE_BEATS, LATE_BEATS, FleetRow, NeighbourRow, WorkerRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
+from lash.sqlkit.rows import Text
 
 
 class SQLiteWorkerRows:
@@ -18,6 +19,16 @@ class SQLiteWorkerRows:
     async def all(self) -> tuple[int, list[WorkerRow]]:
         def body(reader: Reader) -> tuple[int, list[WorkerRow]]:
             return reader.now_ms, reader.all(WorkerRow, "worker_all")
+
+        return self._database.read(body)
+
+    async def holding(self, worker_id: str, limit: int) -> tuple[list[str], list[str]]:
+        def body(reader: Reader) -> tuple[list[str], list[str]]:
+            def names(query: str) -> list[str]:
+                rows = reader.all(Text, query, worker_id=worker_id, now_ms=reader.now_ms, limit=limit)
+                return [row.text for row in rows]
+
+            return names("worker_sessions"), names("worker_processes")
 
         return self._database.read(body)
 
