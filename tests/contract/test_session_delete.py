@@ -35,6 +35,7 @@ async def inhabited(storage: Storage, session_id: str) -> tuple[Lease, WaitKey]:
         commit(0, *chain("a", "b"), session_id=session_id, checkpoint=draft(1, {"k": b"state"}), usage=(spent(5),))
     )
     await storage.attachments.put(session_id, session_id.encode(), "text/plain")
+    await storage.records.put("notes", "k", session_id, session_id=session_id)
     name = f"process of {session_id}"
     await storage.processes.register(process(name, NEWS, wake_session_id=session_id))
     await storage.grants.grant(granted(session_id, name))
@@ -62,7 +63,7 @@ class TestSessionDelete:
     """What a deletion removes, in one transaction, and what it leaves."""
 
     async def test_everything_of_a_session_goes_with_it(self, harness: Harness) -> None:
-        """Graph, queue, claims, dead letters, effects, waits, subscriptions and schedules are all deleted."""
+        """Graph, queue, claims, dead letters, effects, waits, records, subscriptions and schedules are all deleted."""
         storage = await harness.open()
         lease, key = await inhabited(storage, "s")
         assert await storage.sessions.delete("s")
@@ -73,6 +74,7 @@ class TestSessionDelete:
             storage.leases.renew(lease.fence, ttl_ms=TTL),
             storage.effects.claim(effect("later"), owner("worker"), ttl_ms=TTL),
             storage.effects.list(TurnScope(session_id="s", turn_id="t")),
+            storage.records.get("notes", "k", session_id="s"),
         ]
         for call in refused:
             with pytest.raises(SessionDeleted):

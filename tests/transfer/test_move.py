@@ -81,6 +81,8 @@ async def everything(storage: Storage) -> Made:
     lease, _ = await inhabited(storage, "lived in")
     await inhabited(storage, "deleted")
     await storage.sessions.delete("deleted")
+    await storage.records.put("shared", "k", {"a": 1}, index={"f": "x"})
+    await storage.records.put("notes", "k", b"\xff", session_id="lived in", ttl_ms=10 * HOUR_MS)
     await storage.triggers.register(trigger("once"), operation_id="operation")
     report = await storage.occurrences.emit(pressed("reported"))
     await storage.session("t").commit(commit(1, *chain("e", after="c"), session_id="t", turn_id="turn"))

@@ -26,6 +26,7 @@ from lash.transfer.lines import (
     Line,
     MetaLine,
     NodeLine,
+    RecordLine,
     UsageLine,
     decode_line,
 )
@@ -43,6 +44,7 @@ _ORDER: Final[tuple[type, ...]] = (
     CheckpointLine,
     BlobLine,
     UsageLine,
+    RecordLine,
     AttachmentLine,
     BatchLine,
     EndLine,
@@ -125,6 +127,7 @@ class ArchiveReader:
             checkpoint=next(iter(self._all(CheckpointLine)), None),
             blobs=self._blobs,
             usage=tuple(self._all(UsageLine)),
+            records=tuple(self._all(RecordLine)),
             attachments=tuple(self._all(AttachmentLine)),
             batches=tuple(self._all(BatchLine)),
         )

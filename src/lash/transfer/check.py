@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from lash.backend.record import RecordValues
 from lash.base.codec import encode
 from lash.base.compression import Compression
 from lash.base.limits import check_digest, check_identifier, check_integer
@@ -30,8 +31,10 @@ from lash.transfer.lines import (
     Line,
     MetaLine,
     NodeLine,
+    RecordLine,
     UsageLine,
 )
+from lash.transfer.record import put_of
 from lash.transfer.snapshot import draft_of
 
 _ANY: Final = "any"
@@ -58,6 +61,8 @@ def check_line(line: Line) -> None:
             check_ref("ref", line.ref)
         case UsageLine():
             encode_usage((line.entry,))
+        case RecordLine():
+            RecordValues(Compression.LOW_LATENCY).encode_changes((put_of(line, _ANY),))
         case AttachmentLine():
             check_attachment(_ANY, line)
         case BatchLine():

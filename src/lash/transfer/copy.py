@@ -16,6 +16,7 @@ from lash.model.value import Count, Value
 from lash.stores.storage import Storage
 from lash.transfer.pages import PAGE, pages
 from lash.transfer.progress import Meter, OnProgress
+from lash.transfer.record import copy_records
 from lash.transfer.snapshot import take
 from lash.transfer.write import SessionWriter
 
@@ -51,7 +52,7 @@ class CopyReport(Value, frozen=True, kw_only=True):
 
 
 async def copy_storage(source: Storage, target: Storage, *, progress: OnProgress | None = None) -> CopyReport:
-    """Copy artifacts, sessions with their attachments and queues, triggers and schedules, in this order.
+    """Copy artifacts, sessions with all that is theirs, records of the storage, triggers and schedules, in this order.
 
     It can be killed and run again: objects that are equal in the target are skipped. Objects that differ are left
     unchanged and reported. Stop all workers of the source and the target first, or changes are missed and the
@@ -60,6 +61,7 @@ async def copy_storage(source: Storage, target: Storage, *, progress: OnProgress
     copy = _Copy(source, target, progress)
     await copy.artifacts()
     await copy.sessions()
+    await copy.records()
     await copy.triggers()
     await copy.schedules()
     return await copy.report()
@@ -136,12 +138,19 @@ class _Copy:
         attachments = Meter("attachment", len(snapshot.attachments) + 1, None)
         written = await SessionWriter(self._target, session_id, snapshot, get).write(attachments)
         self._note("session", created=written.created)
-        if written.created:
-            self._copied["attachment"] += len(snapshot.attachments)
-        else:
-            self._skipped["attachment"] += len(snapshot.attachments)
+        noted = self._copied if written.created else self._skipped
+        noted["attachment"] += len(snapshot.attachments)
+        noted["record"] += len(snapshot.records)
         self._copied["batch"] += written.batches_added
         self._skipped["batch"] += len(snapshot.batches) - written.batches_added
+
+    async def records(self) -> None:
+        """Copy the records that belong to no session."""
+        counts, differing = await copy_records(self._source, self._target)
+        self._copied["record"] += counts["copied"]
+        self._skipped["record"] += counts["skipped"]
+        reason = "the target has another value under its name"
+        self._refused.extend(NotCopied(noun="record", name=name, reason=reason) for name in differing)
 
     async def triggers(self) -> None:
         found: list[TriggerSubscription] = []

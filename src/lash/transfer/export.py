@@ -11,8 +11,6 @@ from typing import Final, Protocol
 from lash.model.value import Count, Value
 from lash.stores.storage import Storage
 from lash.transfer.lines import (
-    FORMAT,
-    VERSION,
     AttachmentLine,
     BlobLine,
     Counts,
@@ -59,7 +57,7 @@ async def export_session(
     the way; what was written then has no end line, and no import accepts it.
     """
     taken = await take(storage, session_id, with_queue=with_queue)
-    snapshot, header = taken.snapshot, taken.header(FORMAT, VERSION)
+    snapshot, header = taken.snapshot, taken.header()
     writer = _LineWriter(stream, Meter("line", _line_count(snapshot), progress))
     await writer.write([header])
     await writer.write(_session_lines(snapshot))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from lash.base.codec import canonical
 from lash.base.compression import BlobRef
@@ -23,11 +24,14 @@ from lash.model.session.message import AttachmentRef
 from lash.model.session.node import Node
 from lash.model.session.session import SessionConfig, SessionRelation
 from lash.model.session.usage import UsageEntry
-from lash.model.value import Count, Positive
+from lash.model.value import JSON, Count, Positive
 from lash.plan.effect.effect import first_difference
 
 FORMAT: Final = "lash.session"
 VERSION: Final = 1
+"""The version of a file without records, which older readers know, too."""
+RECORD_VERSION: Final = 2
+"""The version of a file with records."""
 MAX_LINE_BYTES: Final = 128 * 1024 * 1024
 """The longest line that an import reads by default."""
 PIECE_BYTES: Final = 768 * 1024
@@ -49,6 +53,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     usage: Count = 0
     attachments: Count = 0
     batches: Count = 0
+    records: Positive | UnsetType = UNSET
+    """Left out if there are none."""
 
 
 class HeaderLine(_Line, frozen=True, kw_only=True, tag="header"):
@@ -115,6 +121,17 @@ class UsageLine(_Line, frozen=True, kw_only=True, tag="usage"):
     entry: UsageEntry
 
 
+class RecordLine(_Line, frozen=True, kw_only=True, tag="record"):
+    """One record of the session, by collection and key; its value is ``json``, or bytes in ``base64``."""
+
+    collection: str
+    key: str
+    json: JSON | UnsetType = UNSET
+    base64: str | UnsetType = UNSET
+    index: dict[str, str] = msgspec.field(default_factory=dict)
+    expires_at_ms: int | None = None
+
+
 class AttachmentLine(_Line, frozen=True, kw_only=True, tag="attachment"):
     """One attachment; its bytes are in the data lines that follow."""
 
@@ -174,6 +191,7 @@ Line: TypeAlias = (
     | CheckpointLine
     | BlobLine
     | UsageLine
+    | RecordLine
     | AttachmentLine
     | BatchLine
     | DataLine

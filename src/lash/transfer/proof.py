@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
 from lash.base.codec import content_hash
@@ -11,7 +13,7 @@ from lash.model.session.checkpoint import CheckpointManifest
 from lash.model.session.node import Node
 from lash.model.session.usage import TokenUsage
 from lash.plan.session.checkpoint import manifest_ref
-from lash.transfer.lines import FORMAT, VERSION, AttachmentLine, BlobLine, CheckpointLine, HeaderLine
+from lash.transfer.lines import FORMAT, RECORD_VERSION, VERSION, AttachmentLine, BlobLine, CheckpointLine, HeaderLine
 from lash.transfer.snapshot import Snapshot
 
 
@@ -56,8 +58,9 @@ def check_version(raw: bytes) -> None:
         probe = _Probe()
     if probe.format != FORMAT:
         raise InvalidInput("expected an exported session: write one with lash sessions export")
-    if probe.version != VERSION:
-        raise InvalidInput(f"the file has version {probe.version!r:.80}; this lash reads version {VERSION}")
+    if probe.version not in (VERSION, RECORD_VERSION):
+        known = f"{VERSION} and {RECORD_VERSION}"
+        raise InvalidInput(f"the file has version {probe.version!r:.80}; this lash reads versions {known}")
 
 
 def require_hash(expected: str, content: bytes) -> None:
@@ -70,6 +73,8 @@ def check_whole(header: HeaderLine, snapshot: Snapshot) -> None:
     """Raise InvalidInput if the lines of a file do not form one session."""
     if header.counts != snapshot.counts:
         raise InvalidInput(f"the header promises {header.counts}, the file has {snapshot.counts}")
+    if (header.version == RECORD_VERSION) is not bool(snapshot.records):
+        raise InvalidInput(f"version {RECORD_VERSION} is that of a file with records, and only of such a file")
     if header.created_at_ms != snapshot.meta.created_at_ms:
         raise InvalidInput("header and meta name different times of creation")
     named = snapshot.frames or snapshot.nodes or snapshot.blobs or snapshot.usage
@@ -100,7 +105,14 @@ def _check_lists(snapshot: Snapshot) -> None:
     """Raise InvalidInput if a storage would keep a list in another order."""
     keys = () if snapshot.checkpoint is None else tuple(snapshot.checkpoint.components)
     attachments = tuple(line.ref.id for line in snapshot.attachments)
-    for what, names in (("components", keys), ("blobs", tuple(snapshot.blobs)), ("attachments", attachments)):
+    records = [(line.collection, line.key) for line in snapshot.records]
+    if any(left >= right for left, right in pairwise(records)):
+        raise InvalidInput("records must stand in the order of their collections and keys, each once")
+    for what, names in (
+        ("components", keys),
+        ("blobs", tuple(snapshot.blobs)),
+        ("attachments", attachments),
+    ):
         if list(names) != sorted(names):
             raise InvalidInput(f"{what} must stand in the order of their names")
     pairs = [(line.entry.source, line.entry.model) for line in snapshot.usage]

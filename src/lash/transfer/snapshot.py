@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from lash.base.compression import BlobRef
 from lash.errors import AttachmentNotFound, Conflict
@@ -17,6 +18,9 @@ from lash.model.session.session import FullGraph, SessionMeta, SessionRead
 from lash.stores.session import Session
 from lash.stores.storage import Storage
 from lash.transfer.lines import (
+    FORMAT,
+    RECORD_VERSION,
+    VERSION,
     AttachmentLine,
     BatchLine,
     BlobLine,
@@ -28,13 +32,15 @@ from lash.transfer.lines import (
     Line,
     MetaLine,
     NodeLine,
+    RecordLine,
     UsageLine,
     encode_line,
 )
 from lash.transfer.pages import PAGE, pages
+from lash.transfer.record import record_lines
 
 _MAX_TRIES: Final = 20
-"""How often a queue may change while it is read before the export gives up."""
+"""How often a session may change while it is read before the export gives up."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +53,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: CheckpointLine | None = None
     blobs: dict[BlobRef, bytes] = msgspec.field(default_factory=dict)
     usage: tuple[UsageLine, ...] = ()
+    records: tuple[RecordLine, ...] = ()
     attachments: tuple[AttachmentLine, ...] = ()
     batches: tuple[BatchLine, ...] = ()
 
@@ -59,6 +66,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             usage=len(self.usage),
             attachments=len(self.attachments),
             batches=len(self.batches),
+            records=len(self.records) or UNSET,
         )
 
     def lines(self) -> Iterator[Line]:
@@ -72,7 +80,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             yield self.checkpoint
         yield from (BlobLine(ref=ref) for ref in self.blobs)
         yield from self.usage
+        yield from self.records
         yield from self.attachments
+
+    @property
+    def lasting(self) -> Snapshot:
+        """The session without the records that expire, which may be gone in one of two copies."""
+        kept = tuple(line for line in self.records if line.expires_at_ms is None)
+        return msgspec.structs.replace(self, records=kept)
 
     @property
     def identity(self) -> str:
@@ -91,10 +106,10 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     revision: int | None
     updated_at_ms: int | None
 
-    def header(self, form: str, version: int) -> HeaderLine:
+    def header(self) -> HeaderLine:
         return HeaderLine(
-            format=form,
-            version=version,
+            format=FORMAT,
+            version=RECORD_VERSION if self.snapshot.records else VERSION,
             session_id=self.session_id,
             created_at_ms=self.snapshot.meta.created_at_ms,
             counts=self.snapshot.counts,
@@ -113,9 +128,18 @@ async def take(storage: Storage, session_id: str, *, with_queue: bool) -> Taken:
         before = await _queue(storage, session_id) if with_queue else ()
         read = await session.load(FullGraph())
         after = await _queue(storage, session_id) if with_queue else ()
-        if _ids(before) == _ids(after):
-            return await _assemble(storage, session, read, after)
-    raise Conflict(f"the queue of session {session_id!r} does not stand still; stop its workers and try again")
+        if _ids(before) != _ids(after):
+            continue
+        records = await record_lines(storage, session_id)
+        if not records or await _is_current(session, read):
+            return await _assemble(storage, session, read, after, records)
+    raise Conflict(f"session {session_id!r} does not stand still; stop its workers and try again")
+
+
+async def _is_current(session: Session, read: SessionRead | None) -> bool:
+    """Return whether no commit followed the one that was read, so that records read after it belong to it."""
+    head = await session.head()
+    return (None if head is None else head.revision) == (None if read is None else read.head.revision)
 
 
 def describe(meta: SessionMeta) -> MetaLine:
@@ -158,10 +182,16 @@ async def queued(storage: Storage, session_id: str) -> tuple[BatchLine, ...]:
     return batch_lines(await _queue(storage, session_id))
 
 
-async def _assemble(storage: Storage, session: Session, read: SessionRead | None, batches: Sequence[Batch]) -> Taken:
+async def _assemble(
+    storage: Storage,
+    session: Session,
+    read: SessionRead | None,
+    batches: Sequence[Batch],
+    records: tuple[RecordLine, ...],
+) -> Taken:
     meta = describe(await session.meta())
     attachments = await _attachments(storage, session.session_id)
-    snapshot = Snapshot(meta=meta, attachments=attachments, batches=batch_lines(batches))
+    snapshot = Snapshot(meta=meta, records=records, attachments=attachments, batches=batch_lines(batches))
     if read is None:
         return Taken(snapshot=snapshot, session_id=session.session_id, revision=None, updated_at_ms=None)
     head, checkpoint = read.head, read.checkpoint

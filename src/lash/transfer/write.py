@@ -8,10 +8,12 @@ from typing import TypeAlias
 
 import msgspec
 
+from lash.backend.record import RecordValues
 from lash.base.compression import Compression
 from lash.base.limits import MAX_INTEGER
 from lash.errors import CommitTooLarge, LashError, SessionExists, StoreUnavailable
 from lash.model.attachment import StoredAttachment
+from lash.model.record import RecordPut
 from lash.model.session.checkpoint import CheckpointDraft
 from lash.model.session.commit import Commit, CommitBudget, ReplaceFull
 from lash.model.session.frame import AgentFrame
@@ -25,6 +27,7 @@ from lash.stores.storage import Storage
 from lash.transfer.check import check_attachment, meta_of
 from lash.transfer.progress import Meter
 from lash.transfer.proof import nodes_in_order
+from lash.transfer.record import put_of
 from lash.transfer.snapshot import Snapshot, draft_of, queued, take
 
 GetAttachment: TypeAlias = Callable[[AttachmentRef], Awaitable[StoredAttachment]]
@@ -53,6 +56,7 @@ class SessionWriter:
         self._get_attachment = get_attachment
         self._identity = ""
         self._commit: Commit | None = None
+        self._puts: tuple[RecordPut, ...] = ()
 
     async def write(self, meter: Meter) -> Written:
         """Write the session unless it exists already, then its queue.
@@ -86,9 +90,11 @@ class SessionWriter:
             encode_batch(draft_of(line, self._id))
         for attachment in self._snapshot.attachments:
             check_attachment(self._id, attachment)
+        self._puts = tuple(put_of(line, self._id) for line in self._snapshot.records)
+        encoded = RecordValues(Compression.LOW_LATENCY).encode_changes(self._puts)
         self._commit = self._make_commit()
         if self._commit is not None:
-            prepared = prepare_commit(self._commit, self._id, _WITHOUT_LIMITS)
+            prepared = prepare_commit(self._commit, self._id, _WITHOUT_LIMITS, encoded)
             place_replacement(self._id, prepared.nodes, segment_count=0, node_seq=0)
 
     def _meta(self) -> SessionMeta:
@@ -115,6 +121,7 @@ class SessionWriter:
             ),
             usage=tuple(line.entry for line in self._snapshot.usage),
             attachments=tuple(line.ref.id for line in self._snapshot.attachments if line.committed),
+            records=self._puts,
         )
 
     def _with_bytes(self, frame: AgentFrame) -> AgentFrame:
@@ -126,11 +133,12 @@ class SessionWriter:
     async def _is_there(self) -> bool:
         """Return whether the existing session is this one, whole; an interrupted import of it is continued."""
         found = (await take(self._storage, self._id, with_queue=True)).snapshot
-        if found.identity == self._identity:
+        if found.lasting.identity == self._snapshot.lasting.identity:
             return True
         begun = msgspec.structs.replace(found.meta, created_at_ms=self._snapshot.meta.created_at_ms)
         mine = {line.ref.id for line in self._snapshot.attachments}
         is_ours = begun == self._snapshot.meta and {line.ref.id for line in found.attachments} <= mine
+        is_ours = is_ours and all(line in self._snapshot.records for line in found.records)
         if found.head is not None or found.batches or not is_ours:
             raise SessionExists(self._id, "is not the one to be imported")
         return False
@@ -151,6 +159,9 @@ class SessionWriter:
             meter.step()
         if self._commit is not None:
             await self._publish(msgspec.structs.replace(self._commit, expected_revision=created.revision))
+        else:
+            for put in self._puts:
+                await self._storage.records.put_many((put,))
         meter.step()
 
     async def _publish(self, commit: Commit) -> None:

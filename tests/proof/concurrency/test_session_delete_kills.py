@@ -20,7 +20,7 @@ pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], ind
 ROOT: Final = Path(__file__).parents[3]
 _OWNED: Final = (
     *("lash_nodes", "lash_batches", "lash_dead_letters", "lash_source_keys", "lash_usage", "lash_session_leases"),
-    *("lash_effects", "lash_waits"),
+    *("lash_effects", "lash_waits", "lash_records"),
 )
 _MOST_STATEMENTS: Final = 60
 
