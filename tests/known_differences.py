@@ -121,6 +121,8 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "node_path": "PostgreSQL loads a session as one statement, SQLite step by step",
     "node_taken": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "node_stored": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
+    "session_create_committed": "PostgreSQL creates a session as one statement, SQLite step by step",
+    "session_existing": "PostgreSQL creates a session as one statement, SQLite step by step",
     "session_for_append": "PostgreSQL writes appends as one statement, SQLite step by step",
     "session_for_commit": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "connection_use": "SQLite has no connections that programs share",

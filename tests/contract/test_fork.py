@@ -17,7 +17,8 @@ from lash.errors import (
 )
 from lash.model.queue import BatchDraft, TextItem, TurnInput
 from lash.model.session.commit import ReplaceFull, Unchanged
-from lash.model.session.session import ActivePath, CreatedSession, ForkRelation, SessionConfig
+from lash.model.session.created import CreatedSession
+from lash.model.session.session import ActivePath, ForkRelation, SessionConfig
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
 from tests.contract.state import ids, loaded, observe, refuse

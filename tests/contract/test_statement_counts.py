@@ -257,3 +257,28 @@ async def test_sqlite_appends_to_one_session_share_transactions(
     await asyncio.gather(*(caller(f"c{number}") for number in range(32)))
     assert recorder.take().count("commit") <= 32
     assert await session.revision() == 128
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"])
+async def test_a_postgres_session_and_its_first_commit_are_one_statement(
+    postgres: PostgresHarness, recorder: Recorder, backend_name: str
+) -> None:
+    """Creation with a commit is one round trip, and the storage needs no read before the next commit."""
+    storage = await postgres.open(on_statement=recorder)
+    first = commit(0, *chain("a", "b"), turn_id="t", checkpoint=draft(1, {"k": b"x"}), usage=(spent(1),))
+    recorder.take()
+    await storage.sessions.create("s", commit=first)
+    assert recorder.take() == ["session_create_committed"]
+    await storage.session("s").commit(commit(1, node("c", "b"), checkpoint=draft(2, {"k": b"y"})))
+    assert recorder.take() == ["commit_alone"]
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_a_sqlite_session_and_its_first_commit_are_one_transaction(
+    sqlite: URLHarness, recorder: Recorder, backend_name: str
+) -> None:
+    """Creation with a commit is one transaction."""
+    storage = await sqlite.open(on_statement=recorder)
+    recorder.take()
+    await storage.sessions.create("s", commit=commit(0, *chain("a", "b"), turn_id="t", usage=(spent(1),)))
+    assert recorder.take().count("commit") == 1

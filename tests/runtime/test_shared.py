@@ -23,7 +23,7 @@ import lash.stores
 from lash.connect.any_loop import any_loop_class, session_class, storage_class
 from lash.connect.open import OpenOptions, open_storage
 from lash.connect.shared import shared_link
-from lash.model.session.session import CreatedSession
+from lash.model.session.created import CreatedSession
 from lash.stores.session import Session
 from lash.stores.waiter import ObserverWatch, ReplyWatch, SessionWaiter
 from tests.factories.process import external

@@ -21,7 +21,7 @@ import pytest
 import lash
 from lash.base.portal import Portal
 from lash.model.activity import Observed
-from lash.model.session.session import CreatedSession
+from lash.model.session.created import CreatedSession
 from lash.sync.interfaces import INTERFACES
 from lash.sync.proxy import Blocking, derive
 from lash.sync.stream import Stream

@@ -14,10 +14,10 @@ from lash.errors import BlobNotFound, NodeNotFound
 from lash.model.lease import LeaseFence
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.commit import AppendResult, Commit, CommitResult
+from lash.model.session.created import CreatedSession
 from lash.model.session.node import Node
 from lash.model.session.session import (
     ActivePath,
-    CreatedSession,
     ReadScope,
     RootRelation,
     SessionHead,
@@ -31,6 +31,7 @@ from lash.plan.session.append import plan_append, prepare_append
 from lash.plan.session.checkpoint import check_ref, decode_checkpoint, decode_component
 from lash.plan.session.commit import CommitRules, plan_commit, prepare_commit
 from lash.plan.session.erase import plan_erasure, prepare_erasure
+from lash.plan.session.first_commit import prepare_first_commit, repeated_first_commit
 from lash.plan.session.fork import existing_fork, fork_point, prepare_fork
 from lash.plan.session.kind import check_kind, check_page
 from lash.plan.session.node import check_node_ids, decode_node, graph_nodes
@@ -68,10 +69,23 @@ class Sessions:
         model: str = "",
         cwd: str | None = None,
         relation: SessionRelation = RootRelation(),
+        commit: Commit | None = None,
     ) -> CreatedSession:
         meta = new_meta(session_id, name=name, model=model, cwd=cwd, relation=relation)
+        if commit is not None:
+            return await self._create_committed(meta, commit)
         row, created = await self._rows.create(meta, encode_meta(meta, session_id))
         return _created(row, created=created)
+
+    async def _create_committed(self, meta: SessionMeta, commit: Commit) -> CreatedSession:
+        relation = encode_meta(meta, meta.session_id)
+        records = self._values.encode_records(commit)
+        prepared = prepare_first_commit(commit, meta.session_id, self._rules, records)
+        row, turn, result = await self._rows.create_committed(meta, relation, prepared, plan_commit)
+        if result is None:
+            return _created(row, created=False, commit=repeated_first_commit(prepared, turn))
+        self._hints.notify(process=False, changed=meta.session_id)
+        return _created(row, created=True, commit=result)
 
     async def fork(
         self,
@@ -210,5 +224,5 @@ class BoundSession:
         return page
 
 
-def _created(row: MetaRow, *, created: bool) -> CreatedSession:
-    return CreatedSession(meta=decode_meta(row), revision=row.revision, created=created)
+def _created(row: MetaRow, *, created: bool, commit: CommitResult | None = None) -> CreatedSession:
+    return CreatedSession(meta=decode_meta(row), revision=row.revision, created=created, commit=commit)

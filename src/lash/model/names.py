@@ -171,6 +171,7 @@ from lash.model.session.commit import CommitResult as CommitResult
 from lash.model.session.commit import GraphDelta as GraphDelta
 from lash.model.session.commit import ReplaceFull as ReplaceFull
 from lash.model.session.commit import Unchanged as Unchanged
+from lash.model.session.created import CreatedSession as CreatedSession
 from lash.model.session.frame import AgentFrame as AgentFrame
 from lash.model.session.frame import AgentFrameAssignment as AgentFrameAssignment
 from lash.model.session.frame import FrameStatus as FrameStatus
@@ -204,7 +205,6 @@ from lash.model.session.node import PluginEntry as PluginEntry
 from lash.model.session.node import ProtocolEntry as ProtocolEntry
 from lash.model.session.session import ActivePath as ActivePath
 from lash.model.session.session import ChildRelation as ChildRelation
-from lash.model.session.session import CreatedSession as CreatedSession
 from lash.model.session.session import Durability as Durability
 from lash.model.session.session import ForkRelation as ForkRelation
 from lash.model.session.session import FullGraph as FullGraph

@@ -9,9 +9,9 @@ from lash.base.compression import BlobRef
 from lash.model.lease import LeaseFence
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.commit import AppendResult, Commit, CommitResult
+from lash.model.session.created import CreatedSession
 from lash.model.session.node import Node
 from lash.model.session.session import (
-    CreatedSession,
     ReadScope,
     SessionHead,
     SessionMeta,
@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from lash.plan.session.kind import NodePage
     from lash.plan.session.node import PathRow
     from lash.plan.session.session import HeldNode, MetaRow, ReadRow, RevisionRows
+    from lash.plan.session.turn import TurnRow
 
 T = TypeVar("T")
 
 DecideAppend: TypeAlias = "Callable[[AppendFacts], AppendDecision]"
+DecideFirstCommit: TypeAlias = "Callable[[PreparedCommit, CommitFacts], CommitDecision]"
+"""Decides about the commit with which a session is created, once it is known at which revision it starts."""
 DecideCommit: TypeAlias = "Callable[[CommitFacts], CommitDecision]"
 DecideErasure: TypeAlias = "Callable[[ErasureFacts], Erasure | None]"
 DecideFork: TypeAlias = "Callable[[SourceRow, Sequence[InheritedRun]], ForkPoint]"
@@ -177,11 +180,18 @@ class SessionStore(Protocol):
         model: str = "",
         cwd: str | None = None,
         relation: SessionRelation = ...,
+        commit: Commit | None = None,
     ) -> CreatedSession:
         """Create a session, or return the one that exists, unchanged.
 
         Of any number of concurrent calls one creates. An id that was deleted may be created again; its revision
         and fencing numbers then start above the old ones, so that no old revision or fence matches.
+
+        With ``commit``, the session and its first commit are one write, whole or not at all: a commit that is refused
+        creates nothing. Its ``expected_revision`` must be 0, whatever the number from which the session starts. A
+        session that exists is returned without the commit, unless the commit has a turn id that the session has: then
+        the result is the first one, or TurnConflict is raised over other content. So the call may be repeated if the
+        commit carries a turn id.
         """
         ...
 
@@ -239,6 +249,15 @@ class SessionRows(Protocol):
 
     async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
         """Create the session unless its id is taken; return its row, and whether it was created."""
+        ...
+
+    async def create_committed(
+        self, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+    ) -> tuple[MetaRow, TurnRow | None, CommitResult | None]:
+        """Create the session with its first commit unless its id is taken; return its row, and the result if created.
+
+        If it exists, return the commit that the turn of the prepared one has there, if any.
+        """
         ...
 
     async def fork(self, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:

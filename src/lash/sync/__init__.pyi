@@ -49,10 +49,10 @@ from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, C
 from lash.model.record import Record, RecordDelete, RecordPut, RecordValue
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.commit import AppendResult, Commit, CommitBudget, CommitResult
+from lash.model.session.created import CreatedSession
 from lash.model.session.message import AttachmentRef, Message
 from lash.model.session.node import Node
 from lash.model.session.session import (
-    CreatedSession,
     Durability,
     ReadScope,
     Retention,
@@ -1210,11 +1210,18 @@ class SessionStore:
         model: str = "",
         cwd: str | None = None,
         relation: SessionRelation = ...,
+        commit: Commit | None = None,
     ) -> CreatedSession:
         """Create a session, or return the one that exists, unchanged.
 
         Of any number of concurrent calls one creates. An id that was deleted may be created again; its revision
         and fencing numbers then start above the old ones, so that no old revision or fence matches.
+
+        With ``commit``, the session and its first commit are one write, whole or not at all: a commit that is refused
+        creates nothing. Its ``expected_revision`` must be 0, whatever the number from which the session starts. A
+        session that exists is returned without the commit, unless the commit has a turn id that the session has: then
+        the result is the first one, or TurnConflict is raised over other content. So the call may be repeated if the
+        commit carries a turn id.
         """
     def fork(
         self,

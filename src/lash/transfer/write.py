@@ -16,9 +16,10 @@ from lash.model.attachment import StoredAttachment
 from lash.model.record import RecordPut
 from lash.model.session.checkpoint import CheckpointDraft
 from lash.model.session.commit import Commit, CommitBudget, ReplaceFull
+from lash.model.session.created import CreatedSession
 from lash.model.session.frame import AgentFrame
 from lash.model.session.message import AttachmentRef
-from lash.model.session.session import CreatedSession, SessionMeta
+from lash.model.session.session import SessionMeta
 from lash.plan.queue.queue import encode_batch
 from lash.plan.session.commit import CommitRules, prepare_commit
 from lash.plan.session.node import place_replacement

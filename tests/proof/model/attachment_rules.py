@@ -10,7 +10,7 @@ from hypothesis.stateful import invariant
 
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, OwnerKind, SweepReport
 from lash.model.session.commit import Commit
-from lash.model.session.session import CreatedSession
+from lash.model.session.created import CreatedSession
 from tests.proof.model.attachment_model import ALIVE, GONE, UNKNOWN, Attachments, without_reasons
 from tests.proof.model.base_rules import session_ids
 from tests.proof.model.kit import action

@@ -6,7 +6,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from lash.model.session.session import CreatedSession, SessionMeta
+from lash.model.session.created import CreatedSession
+from lash.model.session.session import SessionMeta
 from tests.proof.model.base_model import Sessions, SessionState
 from tests.proof.model.kit import Machine, action
 from tests.proof.model.world import World

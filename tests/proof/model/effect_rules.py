@@ -24,7 +24,7 @@ from lash.model.effect import (
 from lash.model.lease import LeaseFence
 from lash.model.process.process import Success
 from lash.model.session.commit import Commit
-from lash.model.session.session import CreatedSession
+from lash.model.session.created import CreatedSession
 from lash.model.value import JSON
 from tests.factories.process import process, process_lease
 from tests.factories.session import acquired, commit, owner

@@ -21,7 +21,7 @@ from lash.model.process.process import (
     Registration,
     Success,
 )
-from lash.model.session.session import CreatedSession
+from lash.model.session.created import CreatedSession
 from lash.model.value import JSON
 from tests.proof.model.base_rules import SessionLife
 from tests.proof.model.event_types import DECLARED

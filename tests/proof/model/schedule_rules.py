@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from lash.model.process.process import HOST, AgentScope, EngineInput, ProcessIdentity, SessionOriginator
-from lash.model.session.session import CreatedSession
+from lash.model.session.created import CreatedSession
 from lash.model.trigger.schedule import CatchUp, Fired, RegisteredSchedule, Schedule, ScheduleDraft
 from lash.model.trigger.trigger import EventPointer, OccurrenceRequest, RegisteredTrigger, TriggerDraft, TriggerOwner
 from tests.proof.model.base_rules import SessionLife, session_ids

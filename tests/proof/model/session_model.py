@@ -16,17 +16,11 @@ from lash.model.lease import LeaseFence
 from lash.model.queue import ClaimCompletion
 from lash.model.session.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest
 from lash.model.session.commit import Append, AppendResult, Commit, CommitResult, ReplaceFull
+from lash.model.session.created import CreatedSession
 from lash.model.session.frame import AgentFrame
 from lash.model.session.message import Role
 from lash.model.session.node import ErasedEntry, Graph, MessageEntry, Node
-from lash.model.session.session import (
-    CreatedSession,
-    ForkRelation,
-    SessionConfig,
-    SessionHead,
-    SessionMeta,
-    SessionRead,
-)
+from lash.model.session.session import ForkRelation, SessionConfig, SessionHead, SessionMeta, SessionRead
 from lash.model.session.usage import TokenUsage, UsageEntry
 from tests.proof.model import lease_model
 from tests.proof.model.base_model import Sessions, SessionState
@@ -204,6 +198,27 @@ class Histories:
         self.settle(commit)
         self._release(commit)
         return result
+
+    def first_commit(self, commit: Commit, made: CommitResult | None) -> CommitResult:
+        """Say what a commit to a session does that is created for it; a refused one leaves no session."""
+        session_id, old = commit.session_id, self.sessions.deleted.get(commit.session_id)
+        start = 0 if old is None else old.revision + 1
+        self.sessions.add(session_id, start if made is None else made.revision - 1)
+        try:
+            return self.commit(msgspec.structs.replace(commit, expected_revision=start), made)
+        except Refused:
+            del self.sessions.live[session_id]
+            if old is not None:
+                self.sessions.deleted[session_id] = old
+            raise
+
+    def found_commit(self, commit: Commit) -> CommitResult | None:
+        """Say which result a creation with this commit finds in the session that exists."""
+        history = self.of(commit.session_id)
+        first = history.turns.get(commit.turn_id or "")
+        if commit.turn_id in history.appended or (first is not None and not _same_content(first[0], commit)):
+            raise Refused("TurnConflict", session_id=commit.session_id, turn_id=commit.turn_id)
+        return None if first is None else first[1]
 
     def append(self, session_id: str, nodes: list[Node], turn_id: str | None) -> AppendResult:
         """Say what an append does: nodes behind the leaf, and nothing else."""

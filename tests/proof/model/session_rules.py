@@ -14,10 +14,11 @@ from lash.base.compression import BlobRef
 from lash.model.queue import ClaimCompletion
 from lash.model.session.checkpoint import CheckpointDraft, TurnState
 from lash.model.session.commit import Append, AppendResult, Commit, CommitResult, GraphDelta, ReplaceFull, Unchanged
+from lash.model.session.created import CreatedSession
 from lash.model.session.frame import AgentFrame
 from lash.model.session.message import Role
 from lash.model.session.node import Node
-from lash.model.session.session import ActivePath, CreatedSession, FullGraph, SessionConfig, SessionMeta
+from lash.model.session.session import ActivePath, FullGraph, SessionConfig, SessionMeta
 from lash.model.session.usage import TokenUsage, UsageEntry
 from tests.factories.session import MOMENT, node
 from tests.proof.model.base_model import SessionState
@@ -60,6 +61,7 @@ class SessionRules(LeaseRules):
         self.histories.settle = self.settle
         self._made = 0
         self._turns: list[Commit] = []
+        self._firsts: list[Commit] = []
         self._append_turns: list[tuple[str, list[Node], str]] = []
 
     @action(
@@ -128,6 +130,39 @@ class SessionRules(LeaseRules):
         }
         # The ids of deleted blobs do not come back, so a repeat of another session's turn would need them.
         self.commit_it("repeat", msgspec.structs.replace(commit, **changes[how]))
+
+    @action(
+        3,
+        session_id=session_ids,
+        delta=st.sampled_from(("append", "append", "replace", "orphan", "nothing")),
+        state=st.sampled_from(("x", "x y", "big", "unknown")),
+        frames=st.sampled_from(("none", "with x")),
+        usage=st.sampled_from(tuple(USAGE)),
+        known=st.booleans(),
+    )
+    def create_with(self, session_id: str, delta: str, state: str, frames: str, usage: str, known: bool) -> None:  # noqa: FBT001
+        """Create a session with its first commit; sometimes with one that was made before."""
+        sent = _frames(History(), frames)
+        commit = Commit(
+            session_id=session_id,
+            expected_revision=0,
+            turn_id=f"t{self._number()}",
+            frames=sent,
+            graph=self._delta(History(), delta, 2, 0),
+            checkpoint=CheckpointDraft(components=_state(History(), state)),
+            usage=USAGE[usage],
+        )
+        if known and self._firsts:
+            commit = self._firsts[0]
+        self.touched = commit.session_id
+        made = self.step(
+            "create with",
+            lambda side: side.storage.sessions.create(commit.session_id, commit=commit),
+            lambda got: self._created_with(commit, got),
+        )
+        if made is not None:
+            self._firsts.insert(0, commit)
+            self.count("create with:new" if made.created else "create with:again")
 
     @action(
         6,
@@ -323,6 +358,13 @@ class SessionRules(LeaseRules):
             lambda side: side.storage.session(session_id).append(nodes, turn_id=turn_id),
             lambda _: self.histories.append(session_id, nodes, turn_id),
         )
+
+    def _created_with(self, commit: Commit, got: CreatedSession | None) -> CreatedSession:
+        is_new = commit.session_id not in self.sessions.live
+        made = None if got is None else got.commit
+        result = self.histories.first_commit(commit, made) if is_new else self.histories.found_commit(commit)
+        state = self.sessions.live[commit.session_id]
+        return CreatedSession(meta=self.meta_of(state), revision=state.revision, created=is_new, commit=result)
 
     def settle(self, commit: Commit) -> None:
         """Apply the other effects of a commit to the model; machines with a queue or attachments extend this."""

@@ -25,7 +25,7 @@ class AttachmentMachine(AttachmentRules, ArtifactRules):
         }
     )
     WEIGHTS: ClassVar[dict[str, int]] = {
-        **dict.fromkeys(("append_nodes", "repeat_append"), 1),
+        **dict.fromkeys(("append_nodes", "repeat_append", "create_with"), 1),
         "commit": 2,
         "fork": 5,
         "create": 4,

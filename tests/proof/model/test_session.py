@@ -23,6 +23,7 @@ class SessionMachine(SessionRules):
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *(f"commit:{each}" for each in ("ok", *_REFUSED)),
+            *(f"create with:{each}" for each in ("new", "again", "NodeNotFound", "BlobNotFound")),
             *(f"append:{each}" for each in ("ok", "TurnConflict", "NodeConflict", "SessionDeleted", "SessionNotFound")),
             *(f"repeat:{each}" for each in ("ok", "TurnConflict", "SessionDeleted")),
             *(f"fork:{each}" for each in ("new", "again", "SessionExists", "NodeNotFound", "SessionNotFound")),

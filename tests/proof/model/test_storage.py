@@ -40,7 +40,7 @@ class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
         "get": 1,
         **dict.fromkeys(("claim_command", "claim_batches", "reclaim_lease", "release_lease", "requeue", "sweep"), 1),
         **dict.fromkeys(("put_artifact", "get_artifact", "delete_artifact", "put_environment"), 1),
-        **dict.fromkeys(("append_nodes", "repeat_append"), 1),
+        **dict.fromkeys(("append_nodes", "repeat_append", "create_with"), 1),
         **dict.fromkeys(("look_at_holder", "read_blob", "read_node", "list_artifacts"), 0),
     }
 

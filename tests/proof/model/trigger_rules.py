@@ -15,7 +15,7 @@ from lash.model.process.process import (
     SessionOriginator,
     Success,
 )
-from lash.model.session.session import CreatedSession
+from lash.model.session.created import CreatedSession
 from lash.model.trigger.trigger import (
     DeliveryState,
     EmitReport,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lash.model.effect import ExecutionScope, OperationScope, ProcessScope, TurnScope
 from lash.model.process.process import ProcessAcquired, Success
-from lash.model.session.session import CreatedSession
+from lash.model.session.created import CreatedSession
 from lash.model.wait import (
     Cancelled,
     CustomIdentity,

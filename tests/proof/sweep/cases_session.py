@@ -33,6 +33,19 @@ async def branched(storage: Storage, _clock: ManualClock) -> None:
     await session.commit(commit(2, graph=append(node("c", "b")), checkpoint=draft(2, components)))
 
 
+def full_first() -> Commit:
+    """Return a first commit with all possible parts."""
+    return commit(
+        0,
+        *chain("a", "b"),
+        turn_id="t",
+        frames=(frame("f"),),
+        current_frame_id="f",
+        checkpoint=draft(1, {"k": b"v" * 2_000}),
+        usage=(spent(3, 5), spent(1, 2)),
+    )
+
+
 async def tombstoned(storage: Storage, clock: ManualClock) -> None:
     await branched(storage, clock)
     await storage.session("s").tombstone(["side"])
@@ -119,6 +132,14 @@ CASES: tuple[AnyCase, ...] = (
         method="SessionStore.create",
         ground=bare,
         call=lambda storage, _: storage.sessions.create("s", name="n"),
+        again=Again.REPORTED,
+        lost=REPEATED,
+    ),
+    Case(
+        method="SessionStore.create",
+        variant="with commit",
+        ground=bare,
+        call=lambda storage, _: storage.sessions.create("s", commit=full_first()),
         again=Again.REPORTED,
         lost=REPEATED,
     ),

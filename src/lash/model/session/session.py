@@ -124,14 +124,6 @@ class SessionPage(Value, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-class CreatedSession(Value, frozen=True, kw_only=True):
-    """The answer to ``create`` and ``fork``. The first commit must expect ``revision``."""
-
-    meta: SessionMeta
-    revision: Count
-    created: bool
-
-
 class VacuumReport(Value, frozen=True, kw_only=True):
     removed_node_count: Count = 0
 

@@ -12,7 +12,8 @@ import msgspec
 
 from lash.base.limits import check_identifier
 from lash.errors import InvalidInput, NodeNotFound, SessionExists
-from lash.model.session.session import CreatedSession, ForkRelation, SessionMeta
+from lash.model.session.created import CreatedSession
+from lash.model.session.session import ForkRelation, SessionMeta
 from lash.plan.session.session import MetaRow, decode_meta, encode_meta, new_meta
 
 

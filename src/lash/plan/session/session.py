@@ -155,7 +155,12 @@ def new_meta(
 
 def new_head(row: MetaRow) -> HeadRow:
     """Return the head of a session that was just created."""
-    return HeadRow(row.session_key, row.revision, False, None, None, None, False, 0, 0, 0, "", 0)
+    return empty_head(row.session_key, row.revision)
+
+
+def empty_head(session_key: int, revision: int) -> HeadRow:
+    """Return the head of a session that has no commit."""
+    return HeadRow(session_key, revision, False, None, None, None, False, 0, 0, 0, "", 0)
 
 
 def uncommitted(row: ReadRow) -> RevisionRows:

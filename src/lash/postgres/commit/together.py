@@ -98,6 +98,14 @@ def arguments_in_place(commits: Sequence[PlannedCommit], replaced: Sequence[tupl
     return _arguments(commits, records, [[one.blob for one in each] for each in replaced])
 
 
+def arguments_of_first(planned: PlannedCommit) -> tuple[object, ...]:
+    """Return the last arguments of ``session_create_committed``: the record of the commit, its nodes and blobs."""
+    several = arguments_together([planned])
+    left_out = {"commits", "max_together", "node_ends", "blob_ends"}
+    columns_of_one = [values for name, values in several._asdict().items() if name not in left_out]
+    return _record_of(planned).decode(), *columns_of_one
+
+
 def _arguments(
     commits: Sequence[PlannedCommit], records: Iterable[bytes], blobs: Sequence[Sequence[StoredBlob]]
 ) -> CommitTogether:

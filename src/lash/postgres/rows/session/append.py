@@ -16,7 +16,7 @@ from lash.plan.session.session import HeadRow
 from lash.postgres.cache import HeadCache
 from lash.postgres.engine.batcher import Send, StatementBatcher
 from lash.postgres.engine.database import Database
-from lash.postgres.rows.session.commit import FactsAnswer
+from lash.postgres.rows.session.commit import FactsAnswer, FactsArguments
 from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Number
 from lash.stores.session import DecideAppend
@@ -118,9 +118,8 @@ class PostgresAppends:
 
     async def _load_facts(self, prepared: PreparedAppend) -> AppendFacts:
         ids = [node.node_id for node in prepared.nodes]
-        answer = await self._database.read_one(
-            FactsAnswer, "commit_facts", prepared.session_id, prepared.turn_id, ids, [], [], [], []
-        )
+        arguments = FactsArguments(prepared.session_id, prepared.turn_id, ids)
+        answer = await self._database.read_one(FactsAnswer, "commit_facts", *arguments)
         if answer is None:
             self._heads.forget(prepared.session_id)
             raise await missing(self._database, prepared.session_id)

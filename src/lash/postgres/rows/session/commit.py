@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -75,6 +76,38 @@ def _versions(prepared: PreparedCommit, known: Sequence[KnownVersion]) -> dict[R
     return {prepared.records[each.place - 1].name: each.version for each in known}
 
 
+class FactsArguments(NamedTuple):
+    """The arguments of ``commit_facts`` in its order."""
+
+    session_id: str
+    turn_id: str | None
+    node_ids: list[str]
+    refs: Sequence[str] = ()
+    claim_tokens: Sequence[str] = ()
+    claim_ids: Sequence[str] = ()
+    attachments: Sequence[str] = ()
+    record_own: Sequence[bool] = ()
+    record_collections: Sequence[str] = ()
+    record_keys: Sequence[str] = ()
+
+
+def facts_arguments(prepared: PreparedCommit) -> FactsArguments:
+    """Return the arguments for the facts of a commit."""
+    commit = prepared.commit
+    return FactsArguments(
+        session_id=commit.session_id,
+        turn_id=commit.turn_id,
+        node_ids=list(prepared.named_nodes),
+        refs=list(prepared.required_refs),
+        claim_tokens=[each.token for each in commit.completions],
+        claim_ids=[each.claim_id for each in commit.completions],
+        attachments=prepared.attachments,
+        record_own=[each.name.session_id is not None for each in prepared.records],
+        record_collections=[each.name.collection for each in prepared.records],
+        record_keys=[each.name.key for each in prepared.records],
+    )
+
+
 class PostgresCommits:
     """Plans each commit on the head that this storage saw last, so that most commits are one round trip."""
 
@@ -113,20 +146,7 @@ class PostgresCommits:
 
     async def _load_facts(self, prepared: PreparedCommit) -> CommitFacts:
         commit = prepared.commit
-        answer = await self._database.read_one(
-            FactsAnswer,
-            "commit_facts",
-            commit.session_id,
-            commit.turn_id,
-            list(prepared.named_nodes),
-            list(prepared.required_refs),
-            [each.token for each in commit.completions],
-            [each.claim_id for each in commit.completions],
-            list(prepared.attachments),
-            [each.name.session_id is not None for each in prepared.records],
-            [each.name.collection for each in prepared.records],
-            [each.name.key for each in prepared.records],
-        )
+        answer = await self._database.read_one(FactsAnswer, "commit_facts", *facts_arguments(prepared))
         if answer is None:
             self._heads.forget(commit.session_id)
             raise await missing(self._database, commit.session_id)

@@ -21,17 +21,19 @@ from lash.plan.session.fork import PreparedFork
 from lash.plan.session.kind import NodePage
 from lash.plan.session.node import WHOLE_PATH, PathRow
 from lash.plan.session.session import HeadRow, HeldNode, MetaRow, ReadRow, RevisionRows, new_head
+from lash.plan.session.turn import TurnRow
 from lash.postgres.cache import HeadCache
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.append import PostgresAppends
 from lash.postgres.rows.session.commit import PostgresCommits
+from lash.postgres.rows.session.create import PostgresCreations
 from lash.postgres.rows.session.erase import run_erasure
 from lash.postgres.rows.session.fork import reclaim_graphs, recount, run_fork
 from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.node import NodeAnswer, NodePageAnswer
 from lash.postgres.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Flag, Number
-from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFork
+from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFirstCommit, DecideFork
 
 T = TypeVar("T")
 _SHORT: Final = 500
@@ -114,6 +116,7 @@ class PostgresSessionRows:
         database.when_disconnected(self._heads.clear)
         self._commits = PostgresCommits(database, self._heads)
         self._appends = PostgresAppends(database, self._heads)
+        self._creations = PostgresCreations(database, self._heads)
 
     async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
         arguments = (meta.session_id, meta.name, meta.model, meta.cwd, relation)
@@ -122,6 +125,11 @@ class PostgresSessionRows:
             return await self.meta(meta.session_id), False
         self._heads.remember(meta.session_id, new_head(row))
         return row, True
+
+    async def create_committed(
+        self, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+    ) -> tuple[MetaRow, TurnRow | None, CommitResult | None]:
+        return await self._creations.create(meta, relation, prepared, decide)
 
     async def fork(self, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:
         return await run_fork(self._database, prepared, decide)

@@ -8,10 +8,9 @@ from lash.model.session.commit import AppendResult
 from lash.plan.session.append import AppendFacts, ApplyAppend, PreparedAppend, ReplayAppend, first_head
 from lash.plan.session.node import StoredNode
 from lash.plan.session.session import HeadRow
-from lash.plan.session.turn import TurnRow
 from lash.sqlite.engine.database import SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
-from lash.sqlite.rows.session.commit import write_nodes
+from lash.sqlite.rows.session.commit import find_turn, write_nodes
 from lash.sqlite.rows.session.lookup import missing
 from lash.stores.session import DecideAppend
 
@@ -30,7 +29,7 @@ def apply_append(transaction: Transaction, prepared: PreparedAppend, decide: Dec
     if head is None:
         raise missing(transaction, session_id)
     key = head.session_key
-    turn = transaction.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id) if head.turn else None
+    turn = find_turn(transaction, key, turn_id) if head.turn else None
     facts = AppendFacts(head=head, turn=turn, stored_nodes=_stored_nodes(transaction, prepared, head))
     decision = decide(facts)
     if isinstance(decision, ReplayAppend):

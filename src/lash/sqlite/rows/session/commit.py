@@ -72,8 +72,8 @@ def _find(transaction: Transaction, prepared: PreparedCommit) -> CommitHead:
 def _load_facts(
     transaction: Transaction, prepared: PreparedCommit, head: CommitHead, records: Mapping[RecordName, RecordState]
 ) -> CommitFacts:
-    key, turn_id = head.session_key, prepared.commit.turn_id
-    turn = transaction.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id) if head.turn else None
+    key = head.session_key
+    turn = find_turn(transaction, key, prepared.commit.turn_id) if head.turn else None
     refs = prepared.required_refs
     known = transaction.all(Text, "commit_known_refs", session_key=key, refs=json_array(refs)) if refs else []
     return CommitFacts(
@@ -88,6 +88,11 @@ def _load_facts(
         record_versions=state_versions(records, transaction.now_ms),
         is_inherited=_is_inherited(transaction, key) if isinstance(prepared.commit.graph, ReplaceFull) else False,
     )
+
+
+def find_turn(transaction: Transaction, session_key: int, turn_id: str | None) -> TurnRow | None:
+    """Return the commit that a turn already has."""
+    return transaction.one(TurnRow, "commit_turn", session_key=session_key, turn_id=turn_id)
 
 
 def find_lease(transaction: Transaction, head: HeadRow) -> LeaseRow:

@@ -17,12 +17,14 @@ from lash.plan.session.frame import FrameRow
 from lash.plan.session.kind import NodePage
 from lash.plan.session.node import WHOLE_PATH, PathRow
 from lash.plan.session.session import HeadRow, HeldNode, MetaRow, ReadRow, RevisionRows, uncommitted
+from lash.plan.session.turn import TurnRow
 from lash.plan.session.usage import UsageRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.process.grant import detach_session
 from lash.sqlite.rows.session.append import apply_append
 from lash.sqlite.rows.session.commit import apply_commit
+from lash.sqlite.rows.session.create import create_committed
 from lash.sqlite.rows.session.erase import apply_erasure
 from lash.sqlite.rows.session.fork import apply_fork, graph_owners, insert_session, reclaim_graphs, recount
 from lash.sqlite.rows.session.lookup import find_head, find_meta, missing
@@ -30,7 +32,7 @@ from lash.sqlite.rows.session.node import read_children, read_kind, read_nodes
 from lash.sqlite.rows.trigger.schedule import delete_session_schedules
 from lash.sqlite.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Number
-from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFork
+from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFirstCommit, DecideFork
 
 T = TypeVar("T")
 _SHORT: Final = 200
@@ -49,6 +51,12 @@ class SQLiteSessionRows:
             return find_meta(transaction, meta.session_id), created
 
         return await self._database.write(body)
+
+    async def create_committed(
+        self, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+    ) -> tuple[MetaRow, TurnRow | None, CommitResult | None]:
+        write = self._database.write_briefly if prepared.is_brief else self._database.write
+        return await write(lambda transaction: create_committed(transaction, meta, relation, prepared, decide))
 
     async def fork(self, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:
         return await self._database.write(lambda transaction: apply_fork(transaction, prepared, decide))
