@@ -17,7 +17,11 @@ from tests.contract.queue_state import claimed, joining, late, leased, queued, t
 from tests.factories.session import created
 from tests.raw import raw
 
-pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True),
+    # Dozens of processes are started and killed.
+    pytest.mark.timeout(600),
+]
 
 _COMMAND: Final = [sys.executable, "-m", "tests.proof.concurrency.dead_letter_worker"]
 _DELAYS_S: Final = (0.0003, 0.001, 0.003)
