@@ -9,6 +9,7 @@ import pytest
 
 from lash.errors import InvalidInput
 from lash.model.lease import LeaseOwner, LocalProcess
+from lash.model.process.process import ProcessIdentity
 from lash.model.worker import Beat, Fleet, Holding, Served, WorkerStatus
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
@@ -139,6 +140,26 @@ class TestWorker:
         await harness.clock.advance(1_000)
         assert await storage.workers.holding("a") == Holding(session_ids=(), process_ids=("process-a",))
         assert await storage.workers.holding("nobody") == Holding(session_ids=(), process_ids=())
+
+    async def test_a_poll_finds_only_processes_of_the_names_that_it_serves(self, harness: Harness) -> None:
+        """Ready and lapsed processes of other labels are left out, and so are those without one."""
+        storage = await harness.open()
+        for name, label in (("p1", "index"), ("p2", "report"), ("p3", "index"), ("p4", None)):
+            identity = None if label is None else ProcessIdentity(kind="python", label=label)
+            await storage.processes.register(process(name, identity=identity))
+        for name in ("p2", "p3"):
+            await storage.process_leases.claim(name, beat("dead").owner, ttl_ms=1_000)
+        await harness.clock.advance(1_000)
+
+        async def found(names: tuple[str, ...] | None, announced: Beat | None = None) -> set[str]:
+            owner = beat("a").owner
+            work = await storage.work.poll(sessions=1, processes=9, owner=owner, process_names=names, beat=announced)
+            return set(work.process_ids)
+
+        assert await found(None) == {"p1", "p2", "p3", "p4"}
+        assert await found(("index",)) == {"p1", "p3"}
+        assert await found(("report", "other"), beat("a")) == {"p2"}
+        assert await found(()) == set()
 
     async def test_neighbours_are_on_the_same_boot(self, harness: Harness) -> None:
         """A worker learns the other workers on its machine, in the order of their start."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -74,3 +75,33 @@ async def test_a_drained_worker_finishes_what_it_runs_and_ends(backend_url: str)
         await asyncio.wait_for(working, 30)
         assert await caller.storage.workers.list() == ()
         assert await caller.storage.queue.ready_sessions(limit=10) == ("second",)
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+async def test_a_worker_runs_only_processes_of_the_names_that_it_serves(backend_url: str) -> None:
+    """It runs its own, however they were started, and leaves the others to another worker, even if it starts them."""
+    ran: list[tuple[str, str]] = []
+
+    def declare(name: str, app: lash.App) -> tuple[Any, Any]:
+        @app.process(name="index")
+        async def index(_ctx: lash.Context) -> None:
+            ran.append(("index", name))
+
+        @app.process(name="report")
+        async def report(_ctx: lash.Context) -> None:
+            ran.append(("report", name))
+
+        return index, report
+
+    some = lash.App(backend_url, options=lash.WorkerOptions(process_names=("index",)))
+    rest = lash.App(backend_url, worker=False)
+    index, report = declare("some", some)
+    declare("rest", rest)
+    async with some, rest:
+        left = await some.start(report)
+        await (await rest.start(index)).result()
+        await (await some.start(index)).result()
+        assert ran == [("index", "some"), ("index", "some")]
+        assert await rest.drain() == 1
+        await left.result()
+        assert ran[2:] == [("report", "rest")]

@@ -28,8 +28,9 @@ class Work:
         running_sessions: Collection[str] = (),
         running_processes: Collection[str] = (),
         beat: Beat | None = None,
+        process_names: Collection[str] | None = None,
     ) -> WorkList:
-        poll = check_poll(sessions, processes, owner, running_sessions, running_processes, beat)
+        poll = check_poll(sessions, processes, owner, running_sessions, running_processes, beat, process_names)
         try:
             answer = await self._rows.poll(poll)
         except (CorruptData, SchemaMismatch, StorageFailure):

@@ -25,8 +25,17 @@ def _seconds(value: float | None) -> float | None:
 
 @command("worker", "lash worker shop.agents:app", "lash worker shop.agents:app --sessions 4 --grace 30", storage=False)
 @click.argument("target", metavar="MODULE:APP")
-@click.option("--sessions", type=click.IntRange(min=0), metavar="N", help="How many turns to run at once.")
-@click.option("--processes", type=click.IntRange(min=0), metavar="N", help="How many processes to run at once.")
+@click.option("--sessions", type=click.IntRange(min=0), metavar="N", help="How many turns to run at once; 0 runs none.")
+@click.option(
+    "--processes", type=click.IntRange(min=0), metavar="N", help="How many processes to run at once; 0 runs none."
+)
+@click.option(
+    "--process",
+    "process_names",
+    multiple=True,
+    metavar="NAME",
+    help="Run only processes of this name; may be given several times.",
+)
 @click.option(
     "--grace",
     type=float,
@@ -38,15 +47,24 @@ def _seconds(value: float | None) -> float | None:
     "--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="The lowest level to log."
 )
 def worker(
-    _shell: Shell, target: str, sessions: int | None, processes: int | None, grace: float | None, log_level: str
+    _shell: Shell,
+    target: str,
+    sessions: int | None,
+    processes: int | None,
+    process_names: tuple[str, ...],
+    grace: float | None,
+    log_level: str,
 ) -> None:
     """Run the agents and processes of an application until SIGTERM or SIGINT; logs go to standard error.
+
+    A worker for sessions only has --processes 0, one for processes only --sessions 0.
 
     MODULE:APP is where the lash.App is, which names its storage itself. At the end, what runs may finish or is given
     back to others; a second signal ends at once.
     """
     from lash.cli.worker import run
 
-    code = run(target, sessions=sessions, processes=processes, grace_s=grace, level=log_level)
+    wanted = {"sessions": sessions, "processes": processes, "process_names": process_names or None, "grace_s": grace}
+    code = run(target, wanted, level=log_level)
     if code != OK:
         raise CommandFailed(code)

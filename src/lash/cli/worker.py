@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType, ModuleType
 from typing import Final
@@ -37,15 +37,17 @@ class _EscapingFormatter(logging.Formatter):
         return "\n".join(map(escaped, super().format(record).split("\n")))
 
 
-def run(target: str, *, sessions: int | None, processes: int | None, grace_s: float | None, level: str) -> int:
-    """Load the application and run its worker until a signal or a newer schema stops it; return the exit code."""
+def run(target: str, wanted: Mapping[str, object], *, level: str) -> int:
+    """Load the application and run its worker until a signal or a newer schema stops it; return the exit code.
+
+    ``wanted`` are options of the worker; None leaves one as the application has it.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
     try:
         app = load_app(target)
-        wanted = {"sessions": sessions, "processes": processes, "grace_s": grace_s}
-        given = {name: number for name, number in wanted.items() if number is not None}
+        given = {name: value for name, value in wanted.items() if value is not None}
         app.configure(options=msgspec.structs.replace(app.options, **given), worker=True)
     except ConfigError as error:
         write(sys.stderr, f"lash worker: {error}")

@@ -86,6 +86,8 @@ class WorkPoll(msgspec.Struct, frozen=True, kw_only=True):
     owner: LeaseOwner
     running_sessions: tuple[str, ...]
     running_processes: tuple[str, ...]
+    process_names: tuple[str, ...] | None = None
+    """The labels of the processes that the caller takes; None is all."""
     beat: WorkerRow | None = None
 
 
@@ -119,6 +121,7 @@ def check_poll(
     running_sessions: object,
     running_processes: object,
     beat: object = None,
+    process_names: object = None,
 ) -> WorkPoll:
     """Return the checked poll, or raise InvalidInput."""
     check_claim(owner, 0)
@@ -132,6 +135,7 @@ def check_poll(
         owner=owner,
         running_sessions=_check_ids("running_sessions", running_sessions),
         running_processes=_check_ids("running_processes", running_processes),
+        process_names=None if process_names is None else _check_ids("process_names", process_names),
         beat=row,
     )
 

@@ -39,7 +39,9 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
     sessions: int = 16
     """How many turns it runs at once; 0 leaves sessions to other workers."""
     processes: int = 64
-    """How many processes it runs at once. Sleeping and waiting ones are parked and do not count."""
+    """How many processes it runs at once; 0 leaves them to other workers. Parked ones do not count."""
+    process_names: tuple[str, ...] | None = None
+    """The names of the processes that it runs; None runs all."""
     lease_ttl_s: float = 30.0
     poll_s: float = 1.5
     """How often an idle worker polls without a hint, in case one was lost."""
@@ -69,6 +71,8 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
         times = (self.lease_ttl_s, self.poll_s, 1 if self.maintenance_s is None else self.maintenance_s)
         if min(limits) < 0 or min(times) <= 0:
             raise ConfigError(f"a worker needs limits that are not negative and times above 0; got {self!r}")
+        if self.process_names is not None and not isinstance(self.process_names, tuple):
+            raise ConfigError(f"process_names must be a tuple of names or None; got {self.process_names!r}")
 
     @property
     def ttl_ms(self) -> int:

@@ -25,12 +25,16 @@ class WorkStore(Protocol):
         running_sessions: Collection[str] = (),
         running_processes: Collection[str] = (),
         beat: Beat | None = None,
+        process_names: Collection[str] | None = None,
     ) -> WorkList:
         """Return what the caller can claim now, and commands and cancellations for what it runs already.
 
         At most ``sessions`` and ``processes`` are returned, and as many suspect leases of each other holder on the
         caller's machine. A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the
         expiry of leases, so a worker has to poll from time to time even if nothing is announced.
+
+        ``process_names`` are the labels of the processes that the caller takes; without it, it takes all. A poll reads
+        past ready processes of other labels.
 
         With a ``beat`` the call also registers the owner as a worker, or shows that it lives, and removes the workers
         that missed their last four beats, all in one transaction; the answer then has the place of the worker in the

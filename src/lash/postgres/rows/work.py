@@ -34,6 +34,7 @@ class PostgresWorkRows:
             *(poll.sessions, poll.processes, poll.owner.owner_id, poll.owner.incarnation_id),
             *((None, None) if own is None else (own.boot_id, own.host_id)),
             *(list(poll.running_sessions), list(poll.running_processes), MAX_HOLDERS),
+            None if poll.process_names is None else list(poll.process_names),
         )
         answer = await self._ask(arguments, poll.beat)
         if answer is None:

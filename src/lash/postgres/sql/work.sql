@@ -59,6 +59,7 @@ free AS (
         SELECT q.process_id
         FROM :"schema".lash_processes AS q
         WHERE q.process_key = l.process_key
+            AND ($10::text[] IS NULL OR q.label = ANY ($10::text[]))
             AND CASE
                 WHEN q.recovery <> 'owner_bound' OR q.projection::json #>> '{started_by}' IS NULL THEN true
                 ELSE q.projection::json #>> '{started_by,owner_id}' = $3::text
@@ -78,6 +79,7 @@ lapsed AS (
         SELECT q.process_id
         FROM :"schema".lash_processes AS q
         WHERE q.process_key = l.process_key
+            AND ($10::text[] IS NULL OR q.label = ANY ($10::text[]))
             AND CASE
                 WHEN q.recovery <> 'owner_bound' THEN true
                 ELSE q.projection::json #>> '{started_by,owner_id}' = $3::text
@@ -269,13 +271,13 @@ SELECT
 ;
 
 -- name: work_beat
--- The same with a beat ($10, the row of the worker as a JSON object): registers the worker or shows that it lives,
+-- The same with a beat ($11, the row of the worker as a JSON object): registers the worker or shows that it lives,
 -- removes workers that missed too many beats, and returns the place of the worker among the others. What an operator
 -- decided about it stays. The statement sees the rows from before its own writes.
 -- include: work_lists
 , beat AS (
     SELECT b.*
-    FROM json_to_record($10::json) AS b (
+    FROM json_to_record($11::json) AS b (
         worker_id text, owner_id text, host text, pid bigint, process text, boot_id text, version text, beat_ms bigint,
         session_slots bigint, process_slots bigint, free_sessions bigint, free_processes bigint, agents text,
         processes text, labels text, channel text, status text
@@ -298,8 +300,8 @@ written AS (
 others AS MATERIALIZED (
     SELECT
         o.worker_id, o.owner_id, o.process, o.boot_id, o.status, o.started_at_ms,
-        o.seen_at_ms + $11::bigint * o.beat_ms >= c.now_ms AS live,
-        o.seen_at_ms + $12::bigint * o.beat_ms < c.now_ms AS gone
+        o.seen_at_ms + $12::bigint * o.beat_ms >= c.now_ms AS live,
+        o.seen_at_ms + $13::bigint * o.beat_ms < c.now_ms AS gone
     FROM :"schema".lash_workers AS o CROSS JOIN clock AS c
     WHERE o.worker_id <> $4::text
 ),

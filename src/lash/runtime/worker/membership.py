@@ -11,7 +11,7 @@ from typing import Final
 
 from lash.base.version import VERSION
 from lash.errors import LashError
-from lash.model.worker import Beat, Fleet, Pace, WorkerStatus
+from lash.model.worker import Beat, Fleet, Pace, Served, WorkerStatus
 from lash.plan.worker import plan_pace
 from lash.runtime.processes.run import ProcessRun
 from lash.runtime.turns.run import TurnRun
@@ -55,6 +55,7 @@ class Membership:
             process_slots=options.processes,
             free_sessions=self._turn_slots.free,
             free_processes=self._process_slots.free,
+            served=Served(processes=options.process_names),
             channel=self._core.storage.hints.channel,
         )
 

@@ -108,6 +108,7 @@ class Poller:
             running_sessions=self._turn_slots.names(),
             running_processes=self._process_slots.names(),
             beat=beat,
+            process_names=self._core.options.process_names,
         )
         if work.fleet is not None:
             self._membership.note(work.fleet)

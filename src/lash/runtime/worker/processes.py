@@ -41,7 +41,7 @@ class ProcessRunner:
         If the caller is cancelled, the process may or may not be registered; one that runs goes on.
         """
         process_id = check_identifier("process_id", registration.process_id)
-        if self._state.is_stopping or self._backlog.may_be_longer or not self._slots.take(process_id):
+        if self._leaves_to_others(registration) or not self._slots.take(process_id):
             await self._core.storage.processes.register(registration)
             return
         registered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -55,6 +55,11 @@ class ProcessRunner:
         self._state.spawn(self._register_and_run(registration, registered)).add_done_callback(free_slot)
         if not await registered:
             await self._core.storage.processes.register(registration)
+
+    def _leaves_to_others(self, registration: Registration) -> bool:
+        names, identity = self._core.options.process_names, registration.identity
+        is_served = names is None or (identity is not None and identity.label in names)
+        return self._state.is_stopping or self._backlog.may_be_longer or not is_served
 
     def start_found(self) -> int:
         """Start processes from the backlog while there are slots, and return how many were started."""

@@ -88,6 +88,7 @@ def _ready_processes(reader: Reader, poll: WorkPoll) -> list[str]:
         limit=poll.processes,
         owner_id=poll.owner.owner_id,
         incarnation_id=poll.owner.incarnation_id,
+        process_names=None if poll.process_names is None else json_array(poll.process_names),
         now_ms=reader.now_ms,
     )
 

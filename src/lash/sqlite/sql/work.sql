@@ -64,6 +64,7 @@ WITH free (process_id, ready_at_ms, process_key) AS (
     FROM lash_process_leases AS l INDEXED BY lash_process_leases_ready
     CROSS JOIN lash_processes AS p ON p.process_key = l.process_key
     WHERE l.ready_at_ms IS NOT NULL AND l.token IS NULL AND l.ready_at_ms <= :now_ms
+        AND (:process_names IS NULL OR p.label IN (SELECT value FROM json_each(:process_names)))
         AND (
             p.recovery <> 'owner_bound' OR p.projection ->> '$.started_by' IS NULL
             OR (
@@ -79,6 +80,7 @@ lapsed (process_id, ready_at_ms, process_key) AS (
     FROM lash_process_leases AS l INDEXED BY lash_process_leases_lapsed
     CROSS JOIN lash_processes AS p ON p.process_key = l.process_key
     WHERE l.ready_at_ms IS NOT NULL AND l.token IS NOT NULL AND l.expires_at_ms <= :now_ms
+        AND (:process_names IS NULL OR p.label IN (SELECT value FROM json_each(:process_names)))
         AND (
             p.recovery <> 'owner_bound'
             OR (
