@@ -14,6 +14,7 @@ _FILES = (
     "ends",
     "flatness",
     "appends",
+    "tails",
     "latency",
     "fleet",
     "footprint",

@@ -34,6 +34,7 @@ _READS: Final = {
     "node_many": "'s', ARRAY['a', 'b', 'n500']",
     "node_children": "'s', NULL, 'a', 20",
     "node_list": "'s', NULL, 'message', 20",
+    "node_tail": "'s', 20",
     "node_list_newest": "'s', 'n500', 'plugin:other', 20",
 }
 
@@ -50,7 +51,10 @@ async def _fill(url: str, *, many: bool) -> None:
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_each_read_is_as_many_statements_at_any_size(backend_url: str, backend_name: str) -> None:
-    """On PostgreSQL each read is one statement; on SQLite the session, the beginning of the page, and the page."""
+    """On PostgreSQL each read is one statement; on SQLite the session, the beginning of the page, and the page.
+
+    The end of the active path is one statement on both.
+    """
     names: list[str] = []
     async with await lash.open(backend_url, on_statement=names.append) as storage:
         session = await started(storage, "s", *(f"n{number}" for number in range(100)))
@@ -58,14 +62,16 @@ async def test_each_read_is_as_many_statements_at_any_size(backend_url: str, bac
             "nodes": lambda: session.nodes([f"n{number}" for number in range(100)]),
             "children": lambda: session.children("n5"),
             "kind": lambda: session.list_nodes("message", after="n5", limit=50),
+            "tail": lambda: session.raw_path(last=20),
+            "manifest": session.checkpoint_manifest,
         }
         ran = {}
         for name, call in calls.items():
             await call()
             names.clear()
             await call()
-            ran[name] = len([each for each in names if each.startswith(("session_", "node_"))])
-    sqlite = {"nodes": 2, "children": 2, "kind": 3}
+            ran[name] = len([each for each in names if each.startswith(("session_", "node_", "checkpoint_"))])
+    sqlite = {"nodes": 2, "children": 2, "kind": 3, "tail": 1, "manifest": 3}
     assert ran == (sqlite if backend_name == "sqlite" else dict.fromkeys(ran, 1))
 
 

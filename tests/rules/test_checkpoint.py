@@ -18,6 +18,7 @@ from lash.plan.session.checkpoint import (
     check_ref,
     decode_checkpoint,
     decode_component,
+    decode_manifest,
     encode_checkpoint,
     manifest_ref,
 )
@@ -170,6 +171,9 @@ def test_a_stored_checkpoint_is_put_together_with_its_bytes() -> None:
     checkpoint = decode_checkpoint(ROW, COMPONENTS)
     assert (checkpoint.ref, checkpoint.revision, checkpoint.manifest) == (GOLDEN, 9, MANIFEST)
     assert checkpoint.components == {"zeta": b"alpha", "eta": b"beta"}
+    assert decode_manifest(ROW, [CurrentComponent("zeta", ALPHA), CurrentComponent("eta", BETA)]) == MANIFEST
+    with pytest.raises(CorruptData):
+        decode_manifest(ROW, [CurrentComponent("zeta", ALPHA)])
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ import base64
 import msgspec
 import pytest
 
-from lash.base.compression import BlobRef
+from lash.base.compression import BlobRef, Compression, pack_text
 from lash.errors import CorruptData, InvalidInput, SessionBindingMismatch, SessionDeleted, SessionNotFound
 from lash.model.causal import TurnCause
 from lash.model.session.checkpoint import CheckpointManifest, TurnState
 from lash.model.session.frame import ModelSpec
+from lash.model.session.node import RawNode
 from lash.model.session.session import (
     ActivePath,
     ChildRelation,
@@ -39,6 +40,7 @@ from lash.plan.session.session import (
     decode_meta,
     decode_page,
     decode_path,
+    decode_raw_path,
     decode_read,
     encode_cursor,
     encode_meta,
@@ -211,6 +213,23 @@ def test_a_path_is_read_again_if_too_many_of_its_nodes_are_erased() -> None:
     assert isinstance(decode_path(revision_rows(gone), FullGraph(), None), SessionRead)
     assert isinstance(decode_path(revision_rows(gone), ActivePath(), None), SessionRead)
     assert decode_path(uncommitted(replace(READ_ROW, config=None)), scope, 2) is None
+
+
+def test_the_end_of_a_raw_path_is_read_again_too() -> None:
+    """The same rule holds for nodes that are not decoded; they keep their bodies as they are stored."""
+    gone = [NODES[0], replace(NODES[1], erased=True), NODES[2]]
+    first = RawNode(node_id="a", parent_node_id=None, body=NODE_TEXT.encode())
+    last = RawNode(node_id="c", parent_node_id="b", body=NODE_TEXT.encode())
+    assert decode_raw_path(gone[1:], 2, 2) == ShortPath(8)
+    assert decode_raw_path(gone.copy(), 2, 8) == (first, last)
+    assert decode_raw_path(gone.copy(), 1, 8) == (last,)
+    assert decode_raw_path(gone.copy(), None, None) == (first, last)
+    cut = [NODES[0], replace(NODES[1], tombstoned=True), NODES[2]]
+    assert decode_raw_path(cut, 3, 3) == (last,)
+    packed = pack_text(NODE_TEXT.encode() * 20, Compression.BALANCED)
+    assert decode_raw_path([PathRow("a", None, 0, False, "", packed)], 1, 1) == (
+        replace(first, body=NODE_TEXT.encode() * 20),
+    )
 
 
 def test_the_full_graph_keeps_the_order_of_its_rows() -> None:

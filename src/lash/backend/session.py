@@ -12,10 +12,10 @@ from lash.base.compression import BlobRef
 from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.errors import BlobNotFound, NodeNotFound
 from lash.model.lease import LeaseFence
-from lash.model.session.checkpoint import Checkpoint
+from lash.model.session.checkpoint import Checkpoint, CheckpointManifest
 from lash.model.session.commit import AppendResult, Commit, CommitResult
 from lash.model.session.created import CreatedSession
-from lash.model.session.node import Node
+from lash.model.session.node import Node, RawNode
 from lash.model.session.session import (
     ActivePath,
     ReadScope,
@@ -28,7 +28,7 @@ from lash.model.session.session import (
     VacuumReport,
 )
 from lash.plan.session.append import plan_append, prepare_append
-from lash.plan.session.checkpoint import check_ref, decode_checkpoint, decode_component
+from lash.plan.session.checkpoint import check_ref, decode_checkpoint, decode_component, decode_manifest
 from lash.plan.session.commit import CommitRules, plan_commit, prepare_commit
 from lash.plan.session.erase import plan_erasure, prepare_erasure
 from lash.plan.session.first_commit import prepare_first_commit, repeated_first_commit
@@ -38,12 +38,14 @@ from lash.plan.session.node import check_node_ids, decode_node, graph_nodes
 from lash.plan.session.session import (
     MetaRow,
     ShortPath,
+    check_path,
     check_scope,
     decode_cursor,
     decode_head,
     decode_meta,
     decode_page,
     decode_path,
+    decode_raw_path,
     encode_meta,
     new_meta,
     require_removable,
@@ -153,6 +155,15 @@ class BoundSession:
                 return read
             reached = msgspec.structs.replace(reached, last=read.last)
 
+    async def raw_path(self, *, leaf_node_id: str | None = None, last: int | None = None) -> tuple[RawNode, ...]:
+        scope = check_path(leaf_node_id, last)
+        while True:
+            decode = partial(decode_raw_path, last=last, reach=scope.last)
+            nodes = await self._rows.path(self._session_id, scope, decode)
+            if not isinstance(nodes, ShortPath):
+                return nodes
+            scope = msgspec.structs.replace(scope, last=nodes.last)
+
     async def node(self, node_id: str) -> Node | None:
         row = await self._rows.node(self._session_id, check_identifier("node_id", node_id))
         return None if row is None else decode_node(row)
@@ -178,6 +189,11 @@ class BoundSession:
         if revision is not None:
             check_integer("revision", revision, at_least=0)
         return await self._rows.checkpoint(self._session_id, revision, decode_checkpoint)
+
+    async def checkpoint_manifest(self, revision: int | None = None) -> CheckpointManifest | None:
+        if revision is not None:
+            check_integer("revision", revision, at_least=0)
+        return await self._rows.checkpoint_manifest(self._session_id, revision, decode_manifest)
 
     async def blob(self, ref: BlobRef) -> bytes:
         content = await self._rows.blob(self._session_id, check_ref("ref", ref), decode_component)

@@ -203,6 +203,7 @@ from lash.model.session.node import MessageEntry as MessageEntry
 from lash.model.session.node import Node as Node
 from lash.model.session.node import PluginEntry as PluginEntry
 from lash.model.session.node import ProtocolEntry as ProtocolEntry
+from lash.model.session.node import RawNode as RawNode
 from lash.model.session.session import ActivePath as ActivePath
 from lash.model.session.session import ChildRelation as ChildRelation
 from lash.model.session.session import Durability as Durability

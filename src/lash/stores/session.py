@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from lash.base.compression import BlobRef
 from lash.model.lease import LeaseFence
-from lash.model.session.checkpoint import Checkpoint
+from lash.model.session.checkpoint import Checkpoint, CheckpointManifest
 from lash.model.session.commit import AppendResult, Commit, CommitResult
 from lash.model.session.created import CreatedSession
-from lash.model.session.node import Node
+from lash.model.session.node import Node, RawNode
 from lash.model.session.session import (
+    ActivePath,
     ReadScope,
     SessionHead,
     SessionMeta,
@@ -23,7 +24,7 @@ from lash.model.session.session import (
 
 if TYPE_CHECKING:
     from lash.plan.session.append import AppendDecision, AppendFacts, PreparedAppend
-    from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
+    from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
     from lash.plan.session.commit import CommitDecision, CommitFacts, PreparedCommit
     from lash.plan.session.erase import Erasure, ErasureFacts, PreparedErasure
     from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
@@ -67,6 +68,14 @@ class Session(Protocol):
         """
         ...
 
+    async def raw_path(self, *, leaf_node_id: str | None = None, last: int | None = None) -> tuple[RawNode, ...]:
+        """Return the path to a leaf, by default the head's, or only its last nodes, without decoding them.
+
+        These are the nodes that `load` returns for an `ActivePath`, and nothing else of the revision. The last nodes
+        are one read of their rows alone. Empty before the first commit, and for an unknown leaf.
+        """
+        ...
+
     async def node(self, node_id: str) -> Node | None:
         """Return a live node of any branch, own or inherited; None if there is none of this id."""
         ...
@@ -96,6 +105,10 @@ class Session(Protocol):
 
     async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
         """Return the checkpoint of a revision, by default the head's; None if it is not kept."""
+        ...
+
+    async def checkpoint_manifest(self, revision: int | None = None) -> CheckpointManifest | None:
+        """Return the same without the bytes of its components."""
         ...
 
     async def blob(self, ref: BlobRef) -> bytes:
@@ -288,6 +301,10 @@ class SessionRows(Protocol):
         """Return the head's revision, all of it from one snapshot."""
         ...
 
+    async def path(self, session_id: str, scope: ActivePath, decode: Callable[[list[PathRow]], T]) -> T:
+        """Return the nodes of a path, or its last ones; none before the first commit."""
+        ...
+
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
         """Return a live node, own or inherited."""
         ...
@@ -312,6 +329,12 @@ class SessionRows(Protocol):
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]
     ) -> T | None:
         """Return the checkpoint of a revision, of the head by default; None if it is not kept."""
+        ...
+
+    async def checkpoint_manifest(
+        self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[CurrentComponent]], T]
+    ) -> T | None:
+        """Return the checkpoint of a revision without the bytes of its components; None if it is not kept."""
         ...
 
     async def blob(self, session_id: str, ref: BlobRef, decode: Callable[[ComponentRow], T]) -> T | None: ...

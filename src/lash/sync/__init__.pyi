@@ -47,11 +47,11 @@ from lash.model.process.process import (
 )
 from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, ClaimTurnOutcome, DeadLetter, Enqueued
 from lash.model.record import Record, RecordDelete, RecordPut, RecordValue
-from lash.model.session.checkpoint import Checkpoint
+from lash.model.session.checkpoint import Checkpoint, CheckpointManifest
 from lash.model.session.commit import AppendResult, Commit, CommitBudget, CommitResult
 from lash.model.session.created import CreatedSession
 from lash.model.session.message import AttachmentRef, Message
-from lash.model.session.node import Node
+from lash.model.session.node import Node, RawNode
 from lash.model.session.session import (
     Durability,
     ReadScope,
@@ -1067,6 +1067,12 @@ class Session:
         The scope defaults to the active path of the head. A path ends where an ancestor was removed; the path of
         an unknown leaf is empty. Damaged data raises CorruptData; it is never left out.
         """
+    def raw_path(self, *, leaf_node_id: str | None = None, last: int | None = None) -> tuple[RawNode, ...]:
+        """Return the path to a leaf, by default the head's, or only its last nodes, without decoding them.
+
+        These are the nodes that `load` returns for an `ActivePath`, and nothing else of the revision. The last nodes
+        are one read of their rows alone. Empty before the first commit, and for an unknown leaf.
+        """
     def node(self, node_id: str) -> Node | None:
         """Return a live node of any branch, own or inherited; None if there is none of this id."""
     def nodes(self, node_ids: Collection[str]) -> dict[str, Node]:
@@ -1088,6 +1094,8 @@ class Session:
         """
     def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
         """Return the checkpoint of a revision, by default the head's; None if it is not kept."""
+    def checkpoint_manifest(self, revision: int | None = None) -> CheckpointManifest | None:
+        """Return the same without the bytes of its components."""
     def blob(self, ref: BlobRef) -> bytes:
         """Return bytes that the session holds, or raise BlobNotFound."""
     def commit(self, commit: Commit) -> CommitResult:

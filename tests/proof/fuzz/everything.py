@@ -82,6 +82,8 @@ def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
         yield f"load {session_id}", session.load
         yield f"load all {session_id}", lambda session=session: session.load(FullGraph())  # type: ignore[misc]
         yield f"checkpoint {session_id}", session.checkpoint
+        yield f"raw path {session_id}", session.raw_path
+        yield f"manifest {session_id}", session.checkpoint_manifest
         yield f"meta {session_id}", session.meta
         yield f"holder {session_id}", lambda name=session_id: storage.leases.holder(name)  # type: ignore[misc]
         yield f"queue {session_id}", lambda name=session_id: storage.queue.list(name)  # type: ignore[misc]

@@ -60,6 +60,14 @@ class Node(Value, frozen=True, kw_only=True, gc=False):
                 return "erased"
 
 
+class RawNode(Value, frozen=True, kw_only=True, gc=False):
+    """A node whose body is not decoded: the JSON object of all its fields but the ids."""
+
+    node_id: str
+    parent_node_id: str | None
+    body: bytes
+
+
 class Graph(Value, frozen=True, kw_only=True):
     """Nodes in the order of their insertion, and the leaf of the path that was read."""
 

@@ -158,15 +158,20 @@ def manifest_ref(manifest: CheckpointManifest) -> BlobRef:
 def decode_checkpoint(row: CheckpointRow, components: Sequence[ComponentRow]) -> Checkpoint:
     """Return a stored checkpoint, or raise CorruptData if a part is missing or damaged."""
     payloads = {component.key: decode_component(component) for component in components}
-    refs = {component.key: BlobRef(component.hash) for component in components}
+    manifest = decode_manifest(row, [CurrentComponent(component.key, component.hash) for component in components])
+    return Checkpoint(ref=BlobRef(row.checkpoint_ref), revision=row.revision, manifest=manifest, components=payloads)
+
+
+def decode_manifest(row: CheckpointRow, components: Sequence[CurrentComponent]) -> CheckpointManifest:
+    """Return the manifest of a stored checkpoint, or raise CorruptData if it is not the one that was committed."""
     manifest = CheckpointManifest(
         turn_state=decode(row.turn_state, TurnState, f"the turn state of revision {row.revision}"),
         plugin_snapshot_revision=row.plugin_snapshot_revision,
-        components=dict(sorted(refs.items())),
+        components={key: BlobRef(ref) for key, ref in sorted((each.key, each.hash) for each in components)},
     )
     if manifest_ref(manifest) != row.checkpoint_ref:
         raise CorruptData(f"the checkpoint of revision {row.revision} is not the one that was committed")
-    return Checkpoint(ref=BlobRef(row.checkpoint_ref), revision=row.revision, manifest=manifest, components=payloads)
+    return manifest
 
 
 def decode_component(row: ComponentRow) -> bytes:

@@ -10,9 +10,9 @@ module needs no other session.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,10 +22,11 @@ from lash.base.limits import check_identifier
 from lash.errors import CorruptData, InvalidInput, NodeConflict, NodeNotFound
 from lash.model.causal import CausalRef
 from lash.model.session.message import PartKind, Role
-from lash.model.session.node import Entry, MessageEntry, Node
+from lash.model.session.node import Entry, MessageEntry, Node, RawNode
 from lash.model.value import Timestamp, Value
 from lash.plan.session.kind import MESSAGE, stored_kind
 
+T = TypeVar("T")
 PICKER_LENGTH: Final = 500
 """How many characters of the first user message are kept for the session list."""
 WHOLE_PATH: Final = 2**62
@@ -199,7 +200,16 @@ def path_nodes(rows: list[PathRow]) -> tuple[Node, ...]:
 
     It is cut where an ancestor is missing or removed; rows are left over then.
     """
-    path: list[Node] = []
+    return _path(rows, decode_node)
+
+
+def raw_path_nodes(rows: list[PathRow]) -> tuple[RawNode, ...]:
+    """Return the same path without decoding its nodes."""
+    return _path(rows, _raw_node)
+
+
+def _path(rows: list[PathRow], read: Callable[[PathRow], T]) -> tuple[T, ...]:
+    path: list[T] = []
     below: PathRow | None = None
     while rows:
         # Each row is freed soon after: freeing very many at once would stop all threads for that time.
@@ -209,7 +219,7 @@ def path_nodes(rows: list[PathRow]) -> tuple[Node, ...]:
         if below is not None and below.parent_node_id != row.node_id:
             raise CorruptData(f"node {below.node_id!r} does not lie below its parent")
         if not row.erased:
-            path.append(decode_node(row))
+            path.append(read(row))
         below = row
     path.reverse()
     return tuple(path)
@@ -260,6 +270,11 @@ def _encode_node(index: int, node: object, compression: Compression) -> EncodedN
 def encode_body(timestamp: datetime, entry: Entry) -> str:
     """Return the text of a short body."""
     return encode(NodeBody(timestamp=timestamp, entry=entry), NodeBody, "the body of a node")
+
+
+def _raw_node(row: PathRow) -> RawNode:
+    body = row.body.encode() if row.packed is None else unpack_text(row.packed, f"node {row.node_id!r}")
+    return RawNode(node_id=row.node_id, parent_node_id=row.parent_node_id, body=body)
 
 
 def _decode_body(row: PathRow | StoredNode) -> NodeBody:

@@ -13,7 +13,7 @@ from lash.base.codec import decode, encode
 from lash.base.compression import BlobRef
 from lash.base.limits import check_identifier, check_integer, check_text
 from lash.errors import CorruptData, InvalidInput, SessionBindingMismatch, SessionDeleted, SessionNotFound
-from lash.model.session.node import Graph
+from lash.model.session.node import Graph, RawNode
 from lash.model.session.session import (
     ActivePath,
     FullGraph,
@@ -29,7 +29,7 @@ from lash.model.session.session import (
 from lash.model.value import Value
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, decode_checkpoint
 from lash.plan.session.frame import FrameRow, decode_frames
-from lash.plan.session.node import NodePosition, PathRow, StoredNode, graph_nodes, path_nodes
+from lash.plan.session.node import NodePosition, PathRow, StoredNode, graph_nodes, path_nodes, raw_path_nodes
 from lash.plan.session.usage import UsageRow, decode_usage
 
 _HOLDERS: Final = {
@@ -222,17 +222,33 @@ def decode_path(rows: RevisionRows, scope: ReadScope, reach: int | None) -> Sess
     return ShortPath(reach * _WIDER) if is_short else read
 
 
+def decode_raw_path(rows: list[PathRow], last: int | None, reach: int | None) -> tuple[RawNode, ...] | ShortPath:
+    """Return the last nodes of a path that was read up to so many nodes, without decoding them."""
+    is_full = len(rows) == reach
+    nodes = raw_path_nodes(rows)
+    if last is None or reach is None or len(nodes) >= last:
+        return nodes if last is None else nodes[-last:]
+    # Rows are left over if the path ends here: an ancestor is missing or removed.
+    return ShortPath(reach * _WIDER) if is_full and not rows else nodes
+
+
 def check_scope(scope: object) -> ReadScope:
     """Return the scope, or raise InvalidInput."""
     if isinstance(scope, FullGraph):
         return scope
     if not isinstance(scope, ActivePath):
         raise InvalidInput(f"scope must be FullGraph or ActivePath, not {type(scope).__name__}")
-    if scope.leaf_node_id is not None:
-        check_identifier("leaf_node_id", scope.leaf_node_id)
-    if scope.last is not None:
-        check_integer("last", scope.last, at_least=1)
+    check_path(scope.leaf_node_id, scope.last)
     return scope
+
+
+def check_path(leaf_node_id: str | None, last: int | None) -> ActivePath:
+    """Return the path to read, or raise InvalidInput."""
+    if leaf_node_id is not None:
+        check_identifier("leaf_node_id", leaf_node_id)
+    if last is not None:
+        check_integer("last", last, at_least=1)
+    return ActivePath(leaf_node_id=leaf_node_id, last=last)
 
 
 def encode_meta(meta: SessionMeta, session_id: str) -> str:

@@ -12,9 +12,9 @@ from lash.base.backoff import MAX_PLANS
 from lash.base.compression import BlobRef
 from lash.errors import StoreUnavailable
 from lash.model.session.commit import AppendResult, CommitResult
-from lash.model.session.session import FullGraph, ReadScope, SessionMeta
+from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionMeta
 from lash.plan.session.append import PreparedAppend
-from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
+from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.erase import PreparedErasure
 from lash.plan.session.fork import PreparedFork
@@ -78,6 +78,14 @@ class CheckpointAnswer(msgspec.Struct, frozen=True, array_like=True):
     session_key: int
     checkpoint: CheckpointRow | None
     components: list[ComponentRow]
+
+
+class ManifestAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The checkpoint of one revision, if it is kept, without the bytes of its components."""
+
+    session_key: int
+    checkpoint: CheckpointRow | None
+    components: list[CurrentComponent]
 
 
 class LockAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -189,6 +197,20 @@ class PostgresSessionRows:
                 return read.value
         raise StoreUnavailable(f"session {session_id!r} changed {MAX_PLANS} times while it was being read")
 
+    async def path(self, session_id: str, scope: ActivePath, decode: Callable[[list[PathRow]], T]) -> T:
+        _, leaf, last = _load_arguments(scope)
+        if leaf is None and last <= _SHORT:
+            rows = await self._database.read_all(PathRow, "node_tail", session_id, last)
+            if len(rows) == last:
+                return decode(rows)
+        read = await self._database.read_in_thread(
+            NodesAnswer, "session_nodes", session_id, False, leaf, last, decode=partial(_path, decode)
+        )
+        if read is None:
+            await self.meta(session_id)
+            return decode([])
+        return read.value
+
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
         found = await self._database.read_one(NodeAnswer, "node_one", session_id, node_id)
         nodes = (await self._existing(session_id, found)).nodes
@@ -222,6 +244,13 @@ class PostgresSessionRows:
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]
     ) -> T | None:
         found = await self._database.read_one(CheckpointAnswer, "checkpoint_load", session_id, revision)
+        answer = await self._existing(session_id, found)
+        return None if answer.checkpoint is None else decode(answer.checkpoint, answer.components)
+
+    async def checkpoint_manifest(
+        self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[CurrentComponent]], T]
+    ) -> T | None:
+        found = await self._database.read_one(ManifestAnswer, "checkpoint_refs", session_id, revision)
         answer = await self._existing(session_id, found)
         return None if answer.checkpoint is None else decode(answer.checkpoint, answer.components)
 
@@ -272,6 +301,11 @@ def _load_arguments(scope: ReadScope) -> tuple[bool, str | None, int]:
     if isinstance(scope, FullGraph):
         return True, None, WHOLE_PATH
     return False, scope.leaf_node_id, WHOLE_PATH if scope.last is None else scope.last
+
+
+def _path(decode: Callable[[list[PathRow]], T], parts: list[NodesAnswer]) -> _Read[T] | None:
+    """Decode the nodes of a path; return None if there are none."""
+    return _Read(decode([row for part in parts for row in part.rows()])) if parts else None
 
 
 def _complete(answer: LoadAnswer, decode: Callable[[RevisionRows], T], parts: list[NodesAnswer]) -> _Read[T] | None:

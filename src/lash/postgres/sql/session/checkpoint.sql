@@ -19,6 +19,25 @@ SELECT
 FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text;
 
+-- name: checkpoint_refs
+-- The checkpoint of one revision (the head's if $2 is null) with the hashes of its components.
+SELECT
+    s.session_key,
+    (
+        SELECT row(p.revision, p.checkpoint_ref, p.turn_state, p.plugin_snapshot_revision)
+        FROM :"schema".lash_checkpoints AS p
+        WHERE p.session_key = s.session_key AND p.revision = coalesce($2::bigint, s.revision)
+    ),
+    array(
+        SELECT row(c.key, c.hash)
+        FROM :"schema".lash_components AS c
+        WHERE c.session_key = s.session_key AND c.key NOT LIKE 'frame:%'
+            AND c.first_revision <= coalesce($2::bigint, s.revision)
+            AND (c.last_revision IS NULL OR c.last_revision >= coalesce($2::bigint, s.revision))
+    )
+FROM :"schema".lash_sessions AS s
+WHERE s.session_id = $1::text;
+
 -- name: checkpoint_blob
 -- The bytes of one hash.
 SELECT '', b.hash, b.codec, b.size, b.content

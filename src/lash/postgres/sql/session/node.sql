@@ -225,6 +225,19 @@ SET kind = u.kind
 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS u (session_key, node_id, kind)
 WHERE n.session_key = u.session_key AND n.node_id = u.node_id;
 
+-- name: node_tail
+-- The last nodes ($2) of a session's active path, as far as they lie on the segment of the leaf.
+SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed, n.kind = 'erased'
+FROM :"schema".lash_sessions AS s
+CROSS JOIN LATERAL (
+    SELECT * FROM :"schema".lash_nodes AS n
+    WHERE n.session_key = s.session_key AND n.segment = s.leaf_segment
+        AND n.depth > s.leaf_depth - $2::bigint AND n.depth <= s.leaf_depth
+    OFFSET 0
+) AS n
+WHERE s.session_id = $1::text
+ORDER BY n.depth;
+
 -- name: node_held
 -- Those of some nodes that cannot be removed, and why: they lie on the active path of the session (path), it inherits
 -- them (source), or a fork inherits them from it (fork).

@@ -9,7 +9,7 @@ from lash.base.compression import BlobRef
 from lash.model.session.commit import AppendResult, CommitResult
 from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionMeta
 from lash.plan.session.append import PreparedAppend
-from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
+from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.erase import PreparedErasure
 from lash.plan.session.fork import PreparedFork
@@ -112,6 +112,18 @@ class SQLiteSessionRows:
         last = scope.last if isinstance(scope, ActivePath) and scope.last is not None else WHOLE_PATH
         return await self._read_some(last, lambda reader: decode(_load(reader, session_id, scope)))
 
+    async def path(self, session_id: str, scope: ActivePath, decode: Callable[[list[PathRow]], T]) -> T:
+        def body(reader: Reader) -> T:
+            last = scope.last
+            if scope.leaf_node_id is None and last is not None:
+                rows = reader.all(PathRow, "node_tail", session_id=session_id, last=last)
+                if len(rows) == last:
+                    return decode(rows)
+            row = _read(reader, session_id)
+            return decode(_nodes(reader, row, scope))
+
+        return await self._read_some(WHOLE_PATH if scope.last is None else scope.last, body)
+
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
         def body(reader: Reader) -> PathRow | None:
             key = _read(reader, session_id).session_key
@@ -156,6 +168,19 @@ class SQLiteSessionRows:
             return decode(found, reader.all(ComponentRow, "checkpoint_components", session_key=key, revision=wanted))
 
         return await self._database.read_in_thread(body)
+
+    async def checkpoint_manifest(
+        self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[CurrentComponent]], T]
+    ) -> T | None:
+        def body(reader: Reader) -> T | None:
+            row = _read(reader, session_id)
+            key, wanted = row.session_key, row.revision if revision is None else revision
+            found = reader.one(CheckpointRow, "checkpoint_at", session_key=key, revision=wanted)
+            if found is None:
+                return None
+            return decode(found, reader.all(CurrentComponent, "checkpoint_refs", session_key=key, revision=wanted))
+
+        return self._database.read(body)
 
     async def blob(self, session_id: str, ref: BlobRef, decode: Callable[[ComponentRow], T]) -> T | None:
         def body(reader: Reader) -> T | None:

@@ -21,6 +21,13 @@ WHERE c.session_key = :session_key AND c.key NOT LIKE 'frame:%'
     AND c.first_revision <= :revision AND (c.last_revision IS NULL OR c.last_revision >= :revision)
 ORDER BY c.key;
 
+-- name: checkpoint_refs
+-- The components of the checkpoint of one revision by their hashes, without the execution states of frames.
+SELECT key, hash
+FROM lash_components
+WHERE session_key = :session_key AND key NOT LIKE 'frame:%'
+    AND first_revision <= :revision AND (last_revision IS NULL OR last_revision >= :revision);
+
 -- name: checkpoint_blob
 -- The bytes of one hash.
 SELECT '', b.hash, b.codec, b.size, b.content

@@ -230,6 +230,15 @@ CROSS JOIN lash_nodes AS n ON n.session_key = r.session_key AND n.segment = r.se
     AND n.depth <= r.ceiling AND n.depth > (SELECT depth FROM leaf) - :last
 ORDER BY n.depth;
 
+-- name: node_tail
+-- The last nodes of a session's active path, as far as they lie on the segment of the leaf.
+SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed, n.kind = 'erased'
+FROM lash_sessions AS s
+CROSS JOIN lash_nodes AS n ON n.session_key = s.session_key AND n.segment = s.leaf_segment
+    AND n.depth > s.leaf_depth - :last AND n.depth <= s.leaf_depth
+WHERE s.session_id = :session_id
+ORDER BY n.depth;
+
 -- name: node_held
 -- Those of some nodes (a JSON array of ids) that cannot be removed, and why: they lie on the active path of the session
 -- (path), it inherits them (source), or a fork inherits them from it (fork).
