@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "schedules": "lash.cli.schedule:schedules",
     "effects": "lash.cli.effect:effects",
     "waits": "lash.cli.wait:waits",
+    "records": "lash.cli.record:records",
     "db": "lash.cli.maintenance:db",
     "worker": "lash.cli.work:worker",
     "workers": "lash.cli.workers:workers",

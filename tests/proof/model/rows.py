@@ -22,6 +22,7 @@ _NUMBERS: Final = {
 }
 """Columns with row numbers: each database counts for itself, so that only their order is compared."""
 _TABLE_NUMBERS: Final = {
+    ("lash_records", "scope_key"): "session",
     ("lash_batches", "seq"): "batch",
     ("lash_dead_letters", "seq"): "batch",
     ("lash_dead_letters", "place"): "letter",

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from tests.proof.sweep import cases_effect, cases_other, cases_process, cases_queue, cases_session, cases_trigger
+from tests.proof.sweep import (
+    cases_effect,
+    cases_other,
+    cases_process,
+    cases_queue,
+    cases_record,
+    cases_session,
+    cases_trigger,
+)
 from tests.proof.sweep.case import AnyCase
 
 CASES: dict[str, AnyCase] = {
     case.name: case
-    for module in (cases_session, cases_queue, cases_process, cases_effect, cases_trigger, cases_other)
+    for module in (
+        cases_session,
+        cases_queue,
+        cases_process,
+        cases_effect,
+        cases_trigger,
+        cases_record,
+        cases_other,
+    )
     for case in module.CASES
 }

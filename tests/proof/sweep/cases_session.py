@@ -8,6 +8,7 @@ from lash.backend.liveness import current_process
 from lash.errors import NodeConflict, RevisionConflict
 from lash.model.lease import Lease, LeaseFence, LeaseOwner
 from lash.model.queue import Boundary
+from lash.model.record import RecordDelete, RecordPut
 from lash.model.session.commit import Commit, ReplaceFull
 from lash.model.session.message import AttachmentRef
 from lash.model.session.session import SessionMeta
@@ -61,7 +62,7 @@ async def described(storage: Storage, _clock: ManualClock) -> SessionMeta:
 
 
 async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
-    """A commit with all possible parts: input, a wake, effects, a checkpoint, usage, an attachment, the lease."""
+    """A commit with all parts: input, a wake, effects, a checkpoint, usage, an attachment, records, the lease."""
     await started(storage, "s", "a")
     await storage.processes.register(process("p", NEWS, wake_session_id="s"))
     await storage.events.append("p", news())
@@ -69,6 +70,8 @@ async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
     fence = await leased(storage)
     await storage.effects.record(fence, effect(), {"answer": 1})
     attachment = await storage.attachments.put("s", b"picture", "image/png")
+    for key in ("shared", "old"):
+        await storage.records.put("c", key, 1)
     wake = claimed(await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL))
     words = claimed(await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL))
     turn = commit(
@@ -82,6 +85,11 @@ async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
         checkpoint=draft(1, {"k": b"v" * 2_000}),
         usage=(spent(3, 5),),
         attachments=(attachment.id,),
+        records=(
+            RecordPut(collection="c", key="k", value={"n": 1}, session_id="s", expected_version=0),
+            RecordPut(collection="c", key="shared", value=b"v", expected_version=1, index={"f": "x"}),
+            RecordDelete(collection="c", key="old"),
+        ),
     )
     return consuming(turn, wake, words)
 

@@ -43,6 +43,7 @@ READS = {
     "ProcessLeaseStore": {"holder"},
     "ProcessStore": {"get", "list", "runnable"},
     "QueueStore": {"dead", "list", "list_pending", "ready_sessions"},
+    "RecordStore": {"collections", "get", "get_many", "list"},
     "RowStore": {"count", "mark", "pulse", "read", "schema_number", "sequences"},
     "ScheduleStore": {"get", "list", "next_fire_at_ms"},
     "Session": {
