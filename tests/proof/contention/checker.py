@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tests.proof.contention.counter import judge_counters
 from tests.proof.contention.history import (
     ANY,
     AcquireAct,
@@ -43,6 +44,7 @@ def judge(history: Sequence[Operation], stored: Stored) -> list[Violation]:
         *_fences(history, commits, stored),
         *_cells(history, stored),
         *_logs(history, stored),
+        *judge_counters(history, stored),
     ]
 
 

@@ -17,6 +17,7 @@ from lash.base.ids import new_id
 from lash.errors import ClaimLost, Conflict, EffectLeaseLost, LeaseLost, StoreUnavailable
 from lash.model.effect import EffectClaimed, OperationScope, ProcessScope
 from lash.model.process.process import ProcessAcquired
+from lash.model.record import RecordPut
 from lash.model.session.message import Role
 from lash.model.wait import CustomIdentity, Resolved
 from tests.contract.queue_state import consuming, joining, texts
@@ -211,6 +212,19 @@ class Client:
         key = await self._storage.waits.key(OperationScope(operation_id="shared"), identity)
         await self._storage.waits.resolve(key, Resolved(value=self._unique()))
 
+    async def count(self) -> None:
+        """Add one to a record of the storage, alone or with a commit, if no other client is first."""
+        key = self._shared("count")
+        found = await self._storage.records.get("counters", key)
+        version, value = (0, 0) if found is None else (found.version, found.value)
+        assert isinstance(value, int)
+        if self._chance.random() < 0.5:
+            await self._storage.records.put("counters", key, value + 1, expected_version=version)
+            return
+        put = RecordPut(collection="counters", key=key, value=value + 1, expected_version=version)
+        values = await self._next_commit(await self._session())
+        await self._storage.session(values.session_id).commit(msgspec.structs.replace(values, records=(put,)))
+
     async def emit(self) -> None:
         await self._app.emit("press", key=self._shared("press"))
 
@@ -239,5 +253,6 @@ _ACTS: Final[tuple[Act, ...]] = (
     Client.run_effect,
     Client.resolve,
     Client.emit,
+    Client.count,
 )
-_WEIGHTS: Final = (15, 15, 25, 12, 12, 10, 4, 6, 12, 6, 4, 2)
+_WEIGHTS: Final = (15, 15, 25, 12, 12, 10, 4, 6, 12, 6, 4, 2, 12)

@@ -108,7 +108,16 @@ class AppendAct(_Act, frozen=True, kw_only=True, tag="append"):
     sequence: int | None = None
 
 
-Act: TypeAlias = CommitAct | ReadAct | EnqueueAct | AcquireAct | FencedAct | OfferAct | AppendAct
+class CountAct(_Act, frozen=True, kw_only=True, tag="count"):
+    """Add one to a record of this version; 0 is the version of no record."""
+
+    record: str
+    expected: int
+    actual: int | None = None
+    """The version that a conflict named."""
+
+
+Act: TypeAlias = CommitAct | ReadAct | EnqueueAct | AcquireAct | FencedAct | OfferAct | AppendAct | CountAct
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from tests.proof.contention.history import (
     Act,
     AppendAct,
     CommitAct,
+    CountAct,
     FencedAct,
     OfferAct,
     Operation,
@@ -191,6 +192,24 @@ def doubled_event(chance: random.Random, history: Sequence[Operation], stored: S
     return (list(history), dataclasses.replace(stored, logs={"p": (*log, log[0])}), Law.LOG) if log else None
 
 
+def lost_increment(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
+    """An increment that was refused because another was first is recorded as successful."""
+    counted = [each.act for each in history if isinstance(each.act, CountAct) and each.state is State.OK]
+    done = {(act.record, act.expected) for act in counted}
+    for place, operation, act in _shuffled(chance, history, CountAct):
+        if operation.state is State.FAIL and (act.record, act.expected) in done:
+            return _changed(history, place, msgspec.structs.replace(act, actual=None), State.OK), stored, Law.COUNTER
+    return None
+
+
+def vanished_increment(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
+    """A record has the value of one increment less than its version."""
+    for name, (version, value) in sorted(stored.counters.items()):
+        counters = {**stored.counters, name: (version, value - 1)}
+        return list(history), dataclasses.replace(stored, counters=counters), Law.COUNTER
+    return None
+
+
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     stale_read,
     lost_update,
@@ -206,6 +225,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     second_outcome,
     vanished_event,
     doubled_event,
+    lost_increment,
+    vanished_increment,
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 import lash
-from lash.errors import LashError, RevisionConflict, StorageClosed, StorageFailure, StoreUnavailable
+from lash.errors import LashError, RecordConflict, RevisionConflict, StorageClosed, StorageFailure, StoreUnavailable
 from lash.model.effect import EffectDecision, EffectReplayed, Envelope, ExecutionScope, TurnScope
 from lash.model.lease import LeaseFence, LeaseOutcome
 from lash.model.process.process import Outcome, ProcessAcquired, ProcessLeaseOutcome
@@ -28,6 +28,7 @@ from tests.proof.contention.history import (
     Act,
     AppendAct,
     CommitAct,
+    CountAct,
     EnqueueAct,
     FencedAct,
     OfferAct,
@@ -67,6 +68,8 @@ class _Noun:
             result = await work
         except LashError as error:
             state = State.UNKNOWN if isinstance(error, _UNCERTAIN) else State.FAIL
+            if isinstance(act, CountAct) and isinstance(error, RecordConflict):
+                act = msgspec.structs.replace(act, actual=error.actual)
             if isinstance(act, CommitAct) and isinstance(error, RevisionConflict):
                 act = msgspec.structs.replace(act, actual=error.actual)
             self._recorder.end(number, state, act)
@@ -98,6 +101,7 @@ class _Recording(_Noun):
         self.waits = _Waits(inner.waits, recorder)
         self.occurrences = _Occurrences(inner.occurrences, recorder)
         self.queue = _Queue(inner.queue, recorder, self._keys)
+        self.records = _Records(inner.records, recorder)
 
     def session(self, session_id: str) -> Any:  # noqa: ANN401 - like a session
         return _Session(self._inner.session(session_id), self._recorder, self._keys)
@@ -130,11 +134,16 @@ class _Session(_Noun):
             consumed=tuple(self._keys[batch_id] for batch_id in consumed if batch_id in self._keys),
             fencing=None if commit.fence is None else commit.fence.fencing,
         )
-        return await self._call(
+        work = self._call(
             act,
             self._inner.commit(commit),
             lambda result: msgspec.structs.replace(act, revision=result.revision),
         )
+        if not commit.records:
+            return await work
+        (record,) = commit.records
+        count = CountAct(record=record.key, expected=record.expected_version or 0)
+        return await self._call(count, work, lambda _: count)
 
     async def append(self, nodes: Sequence[lash.model.Node], *, turn_id: str | None = None) -> lash.model.AppendResult:
         """An append is a commit to whatever revision and leaf it finds; the result names them."""
@@ -147,6 +156,13 @@ class _Session(_Noun):
             )
 
         return await self._call(act, self._inner.append(nodes, turn_id=turn_id), answer)
+
+
+class _Records(_Noun):
+    async def put(self, collection: str, key: str, value: int, *, expected_version: int) -> int:
+        act = CountAct(record=key, expected=expected_version)
+        work = self._inner.put(collection, key, value, expected_version=expected_version)
+        return await self._call(act, work, lambda _: act)
 
 
 class _Queue(_Noun):

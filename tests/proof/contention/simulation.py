@@ -18,6 +18,7 @@ from tests.proof.contention.history import (
     Act,
     AppendAct,
     CommitAct,
+    CountAct,
     EnqueueAct,
     Entry,
     FencedAct,
@@ -67,6 +68,7 @@ class Simulation:
         self._sessions = {name: _Session() for name in _SESSIONS}
         self._cells: dict[str, str] = {}
         self._log: list[str | None] = []
+        self._counters = {"r0": 0, "r1": 0}
         self._entries: list[Entry] = []
         self._names = 0
         self._clients = [self._hire() for _ in range(_CLIENTS)]
@@ -118,8 +120,11 @@ class Simulation:
             name: StoredSession(each.revision, each.leaf, tuple(each.nodes), each.turns, tuple(each.queue))
             for name, each in self._sessions.items()
         }
+        counters = {name: (count, count) for name, count in self._counters.items() if count}
         fences = {f"session:{name}": each.fencing for name, each in self._sessions.items()}
-        return Stored(sessions=sessions, cells=self._cells, logs={"p": tuple(self._log)}, fences=fences)
+        return Stored(
+            sessions=sessions, cells=self._cells, logs={"p": tuple(self._log)}, fences=fences, counters=counters
+        )
 
     # Acts that a client may begin.
 
@@ -164,6 +169,11 @@ class Simulation:
     def append(self, client: _Client, session: str) -> Act:
         return AppendAct(process="p", payload=f"e{self._unique()}")
 
+    def count(self, client: _Client, session: str) -> Act:
+        """Increment a record of the version that a client may have read a while ago."""
+        name = self._random.choice(sorted(self._counters))
+        return CountAct(record=name, expected=max(0, self._counters[name] - self._random.choice((0, 0, 0, 1))))
+
     # How an act takes effect.
 
     def _apply(self, client: _Client, act: Act) -> tuple[State, Act]:
@@ -190,6 +200,12 @@ class Simulation:
             case AppendAct():
                 self._log.append(act.payload)
                 return State.OK, msgspec.structs.replace(act, sequence=len(self._log))
+            case CountAct():
+                actual = self._counters[act.record]
+                if actual != act.expected:
+                    return State.FAIL, msgspec.structs.replace(act, actual=actual)
+                self._counters[act.record] = actual + 1
+                return State.OK, act
             case EnqueueAct():
                 return State.OK, self._add(act)
             case CommitAct():
@@ -234,4 +250,5 @@ _BEGINNINGS: Final[tuple[Callable[[Simulation, _Client, str], Act], ...]] = (
     Simulation.complete,
     Simulation.offer,
     Simulation.append,
+    Simulation.count,
 )

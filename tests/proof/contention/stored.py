@@ -41,6 +41,7 @@ _DELIVERIES = (
     " LEFT JOIN lash_trigger_deliveries AS d ON d.occurrence_key = o.occurrence_key AND d.state = 'started'"
     " ORDER BY o.occurrence_key, d.position"
 )
+_COUNTERS = "SELECT key, version, content FROM lash_records WHERE collection = 'counters'"
 _EVENTS = (
     "SELECT p.process_id, e.event_type, e.payload FROM lash_process_events AS e"
     " JOIN lash_processes AS p ON p.process_key = e.process_key ORDER BY p.process_key, e.sequence"
@@ -54,6 +55,7 @@ async def read_stored(url: str) -> Stored:
         cells=await _cells(url),
         logs=_logs(await raw(url, _EVENTS)),
         fences=dict(await raw(url, _FENCES)),
+        counters={key: (version, json.loads(bytes(value))) for key, version, value in await raw(url, _COUNTERS)},
     )
 
 

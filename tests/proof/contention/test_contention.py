@@ -25,7 +25,7 @@ from tests.runtime.worker_kit import until
 
 SECONDS: Final = float(os.environ.get("LASH_CONTENTION_SECONDS", "3"))
 PROCESSES: Final = 4
-_ACTS: Final = {"AcquireAct", "AppendAct", "CommitAct", "EnqueueAct", "FencedAct", "OfferAct", "ReadAct"}
+_ACTS: Final = {"AcquireAct", "AppendAct", "CommitAct", "CountAct", "EnqueueAct", "FencedAct", "OfferAct", "ReadAct"}
 
 pytestmark = [
     pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True),
@@ -34,7 +34,7 @@ pytestmark = [
 
 
 async def test_killed_and_stopped_processes_break_no_law(backend_url: str, backend_name: str, tmp_path: Path) -> None:
-    """Heads are registers, inputs are consumed once, fences grow, and effects are recorded once."""
+    """Heads and records are registers, inputs are consumed once, fences grow, effects are recorded once."""
     seed = os.environ.get("LASH_CONTENTION_SEED") or f"{random.getrandbits(32):08x}"
     print(f"\nLASH_CONTENTION_SEED={seed} on {backend_name}")  # noqa: T201 - to repeat it
     async with await lash.open(backend_url) as storage:

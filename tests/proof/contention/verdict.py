@@ -25,6 +25,7 @@ class Law(enum.StrEnum):
     FENCES_GROW = "every acquisition has a larger number than all before it"
     STALE_FENCE = "who lost the lease changes nothing"
     SET_ONCE = "a value that is set once is the same for all callers"
+    COUNTER = "a record is one register that is compared and set, and no increment is lost"
     LOG = "an event is in the log once, under the number that was answered"
 
 
@@ -74,6 +75,8 @@ class Stored:
     cells: Mapping[str, str] = field(default_factory=dict)
     logs: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     fences: Mapping[str, int] = field(default_factory=dict)
+    counters: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The version and the value of each record."""
 
 
 @dataclass(frozen=True)
