@@ -25,6 +25,7 @@ from benchmarks.kit.workspace import Workspace
 from lash.model.lease import Acquired
 from lash.model.process.event import EventDraft
 from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
+from lash.model.record import RecordPut
 from lash.model.session.commit import Append, Commit
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node
@@ -139,6 +140,28 @@ async def delayed_then_look(storage: lash.Storage, rows: int) -> Call:
         work = await storage.work.poll(sessions=16, processes=64, owner=OWNER)
         assert not work.session_ids
         assert not work.process_ids
+
+    return call
+
+
+async def records_then_use(storage: lash.Storage, rows: int) -> Call:
+    """Fill one collection; the call puts a record, gets one, and reads a page by prefix and one by index field."""
+    records = storage.records
+    for first in range(0, rows, 1000):
+        numbers = range(first, min(first + 1000, rows))
+        await records.put_many(
+            [
+                RecordPut(collection="c", key=f"{number:06}", value="x" * 100, index={"user": f"u{number % 5}"})
+                for number in numbers
+            ]
+        )
+
+    async def call(number: int) -> None:
+        key = f"{number % rows:06}"
+        await records.put("c", key, "y" * 100, index={"user": "u1"})
+        assert await records.get("c", key) is not None
+        assert len(await records.list("c", prefix="0000", limit=20, reverse=True)) == 20
+        assert len(await records.list("c", where={"user": "u2"}, limit=5)) == 5
 
     return call
 
@@ -308,6 +331,7 @@ _register("flat-commit", "a commit to a session of many nodes", nodes_then_commi
 _register("flat-append", "an event appended to long logs", events_then_append)
 _register("flat-claim", "a claim from long queues", batches_then_claim)
 _register("flat-active-tail", "the last 20 messages of a long session", nodes_then_tail)
+_register("flat-record", "a put, a get and two pages of a collection", records_then_use)
 _register("flat-idle", "an idle worker's look for work", delayed_then_look)
 register(
     Scenario(

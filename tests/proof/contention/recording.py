@@ -134,9 +134,10 @@ class _Session(_Noun):
             consumed=tuple(self._keys[batch_id] for batch_id in consumed if batch_id in self._keys),
             fencing=None if commit.fence is None else commit.fence.fencing,
         )
+        inner: Awaitable[lash.model.CommitResult] = self._inner.commit(commit)
         work = self._call(
             act,
-            self._inner.commit(commit),
+            inner,
             lambda result: msgspec.structs.replace(act, revision=result.revision),
         )
         if not commit.records:
