@@ -21,7 +21,7 @@ keys: Final = st.sampled_from(KEYS)
 wishes: Final = st.sampled_from(("any", "any", "right", "right", "wrong", "none"))
 """Which version a change expects, beside the stored one."""
 puts: Final = st.tuples(
-    keys, st.sampled_from(VALUES), st.sampled_from(INDEXES), st.sampled_from((None, None, 400, 1_000)), wishes
+    keys, st.sampled_from(VALUES), st.sampled_from(INDEXES), st.sampled_from((None, 400, 400, 1_000)), wishes
 )
 changes: Final = st.lists(
     st.one_of(st.tuples(owners, puts), st.tuples(owners, keys, wishes)),
@@ -89,10 +89,10 @@ class RecordRules(SessionLife):
     @action(
         8,
         owner=owners,
-        prefix=st.sampled_from(("", "", "a", "a/", "é")),
-        where=st.sampled_from(({}, {}, {"f": "x"}, {"g": "y"}, {"g": "y", "f": "x"})),
-        after=st.one_of(st.none(), keys),
-        limit=st.sampled_from((1, 2, 100)),
+        prefix=st.sampled_from(("", "", "", "a", "a/")),
+        where=st.sampled_from(({}, {}, {}, {"f": "x"}, {"g": "y"}, {"g": "y", "f": "x"})),
+        after=st.one_of(st.none(), st.none(), keys),
+        limit=st.sampled_from((2, 100, 100)),
         reverse=st.booleans(),
     )
     def list_records(self, owner: str | None, **how: Any) -> None:  # noqa: ANN401 (drawn above)

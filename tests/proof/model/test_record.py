@@ -8,6 +8,7 @@ from tests.proof.model.world import World
 
 
 class RecordMachine(RecordRules):
+    WEIGHTS: ClassVar[dict[str, int]] = {"jump": 6, "list_records": 12}
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *("create:again", "delete:ok", "jump", "jump back", "other storage"),
