@@ -24,6 +24,7 @@ _GROUPS = {
     "the seeds' way": "Against the seeds' way of committing",
     "peers": "Against peers",
     "flatness": "Flatness",
+    "lists": "Lists",
     "latency": "Latency across processes",
     "fleet": "Fleets of workers",
     "footprint": "Footprint",

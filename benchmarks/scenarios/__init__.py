@@ -15,6 +15,7 @@ _FILES = (
     "flatness",
     "appends",
     "tails",
+    "lists",
     "latency",
     "fleet",
     "footprint",

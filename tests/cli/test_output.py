@@ -19,8 +19,8 @@ from tests.factories.session import acquired, append, chain, commit, node, owner
 def test_sessions_are_listed(seeded: Seeded) -> None:
     """The list of sessions has the columns of a picker."""
     assert ageless(output("sessions", "ls", url=seeded.url)) == (
-        "SESSION   NAME   REVISION   MESSAGES   UPDATED   FIRST MESSAGE\n"
-        "support-42   A refund   2   2   AGE   Where is my money?"
+        "SESSION   NAME   STATE   REVISION   MESSAGES   UPDATED   FIRST MESSAGE\n"
+        "support-42   A refund   queued   2   2   AGE   Where is my money?"
     )
 
 

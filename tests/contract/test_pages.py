@@ -20,7 +20,9 @@ from tests.factories.process import NEWS, NOTE, event, news, process
 
 CONTINUES = frozenset({"after", "after_seq", "cursor", "sequence"})
 """The arguments that continue after a page."""
-REPEATS = frozenset({"expire", "fire_due", "prune", "prune_changes", "prune_deleted", "prune_receipts"})
+REPEATS = frozenset(
+    {"delete_expired", "expire", "fire_due", "prune", "prune_changes", "prune_deleted", "prune_receipts"}
+)
 """Called until they return nothing: each call removes what it handled, so they need no cursor."""
 
 

@@ -68,6 +68,17 @@ def test_a_commit_becomes_rows() -> None:
     assert rows.result.manifest.components == {"tool_state": sha256(b"tools")}
 
 
+@pytest.mark.parametrize(
+    ("named", "agent"),
+    [("a", "a"), ("a" * 255, "a" * 255), ("a" * 256, None), ("", None), (7, None), (None, None), ("a\0", None)],
+)
+def test_the_agent_of_a_turn_is_read_from_its_state(named: object, agent: str | None) -> None:
+    """A text that fits an index is the agent; a commit without one keeps that of the session."""
+    state = TurnState(protocol_turn_options={"agent": named})
+    assert prepared(commit(checkpoint=CheckpointDraft(turn_state=state))).agent == agent
+    assert prepared(commit()).agent is None
+
+
 def test_bytes_of_one_part_satisfy_the_ref_of_another() -> None:
     """A frame may name bytes that the checkpoint brings, and the reverse."""
     frame = AgentFrame(frame_id="f", created_at=NOON, execution_state_ref=BlobRef(sha256(b"a")))

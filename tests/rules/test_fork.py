@@ -14,7 +14,7 @@ from lash.plan.session.fork import (
     fork_point,
     prepare_fork,
 )
-from lash.plan.session.session import MetaRow, encode_relation
+from lash.plan.session.meta import GivenMeta, MetaRow, encode_relation
 
 SOURCE = SourceRow(3, True, "leaf")
 
@@ -22,11 +22,11 @@ SOURCE = SourceRow(3, True, "leaf")
 def prepare(
     source: str = "s", new: str = "t", *, node_id: str | None = None, name: str | None = None, model: str = ""
 ) -> PreparedFork:
-    return prepare_fork(source, new, node_id=node_id, name=name, model=model, cwd=None)
+    return prepare_fork(source, new, GivenMeta(name=name, model=model), node_id=node_id)
 
 
 def row(relation: SessionRelation) -> MetaRow:
-    return MetaRow(9, "t", "t", 5, "", None, encode_relation(relation), 4, "", 0, 6)
+    return MetaRow(9, "t", "t", 5, "", None, encode_relation(relation), 4, "", 0, 6, None, "{}", "{}", None, None)
 
 
 def test_a_fork_is_named_like_its_id_unless_told() -> None:
@@ -96,8 +96,8 @@ def test_the_leaf_of_a_fork_lies_on_segment_0() -> None:
     point = fork_point(prepare(), SOURCE, runs)
     assert (point.source_key, point.committed, point.node_id, point.runs) == (3, True, "leaf", tuple(runs))
     assert (point.leaf_segment, point.leaf_depth) == (0, 7)
-    assert point.meta.relation == ForkRelation(source_session_id="s", node_id="leaf")
-    assert point.relation == encode_relation(point.meta.relation)
+    assert point.encoded.meta.relation == ForkRelation(source_session_id="s", node_id="leaf")
+    assert point.encoded.relation == encode_relation(point.encoded.meta.relation)
 
 
 def test_a_fork_without_nodes_has_no_leaf() -> None:

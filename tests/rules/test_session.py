@@ -1,52 +1,40 @@
 """Rules of a session's row: heads, metadata, scopes, pages and cursors."""
 
-import base64
-
 import msgspec
 import pytest
 
 from lash.base.compression import BlobRef, Compression, pack_text
-from lash.errors import CorruptData, InvalidInput, SessionBindingMismatch, SessionDeleted, SessionNotFound
-from lash.model.causal import TurnCause
+from lash.errors import CorruptData, InvalidInput, SessionDeleted, SessionNotFound
 from lash.model.session.checkpoint import CheckpointManifest, TurnState
 from lash.model.session.frame import ModelSpec
 from lash.model.session.node import RawNode
 from lash.model.session.session import (
     ActivePath,
-    ChildRelation,
     FullGraph,
     ReadScope,
-    RootRelation,
     SessionConfig,
     SessionHead,
-    SessionMeta,
     SessionRead,
-    SessionSummary,
 )
 from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.frame import FrameRow
+from lash.plan.session.meta import MetaRow
 from lash.plan.session.node import NodePosition, PathRow, StoredNode
 from lash.plan.session.session import (
     HeadRow,
     HeldNode,
-    MetaRow,
     ReadRow,
     RevisionRows,
     ShortPath,
     check_scope,
-    decode_cursor,
+    check_session_ids,
     decode_head,
-    decode_meta,
-    decode_page,
     decode_path,
     decode_raw_path,
     decode_read,
-    encode_cursor,
-    encode_meta,
     missing_session,
     new_head,
-    new_meta,
     require_removable,
     uncommitted,
 )
@@ -67,8 +55,10 @@ HEAD = SessionHead(
     node_count=3,
     updated_at_ms=99,
 )
-META = SessionMeta(session_id=SESSION, name="A chat", created_at_ms=50, model="large", cwd="/tmp")
-META_ROW = MetaRow(7, SESSION, "A chat", 50, "large", "/tmp", '{"relation":{"kind":"root"}}', 4, "hello", 2, 99)
+META_ROW = MetaRow(
+    *(7, SESSION, "A chat", 50, "large", "/tmp", '{"relation":{"kind":"root"}}', 4, "hello", 2, 99),
+    *(None, "{}", "{}", None, None),
+)
 
 
 def test_the_leaf_is_found_by_its_id_only() -> None:
@@ -84,16 +74,6 @@ def test_the_leaf_can_be_built_on() -> None:
     assert HEAD_ROW.leaf_as_stored_node() == StoredNode("e", None, 2, 3, True, False, "")
     assert EMPTY_HEAD.leaf_as_stored_node() is None
     assert replace(HEAD_ROW, leaf_segment=None).leaf_as_stored_node() is None
-
-
-def test_a_new_session_is_named_after_its_id_unless_it_has_a_name() -> None:
-    """An empty name is a name."""
-    plain = new_meta(SESSION, name=None, model="", cwd=None, relation=RootRelation())
-    assert plain == SessionMeta(session_id=SESSION, name=SESSION, created_at_ms=0)
-    named = new_meta(SESSION, name="", model="large", cwd="/tmp", relation=CHILD)
-    assert (named.name, named.model, named.cwd, named.relation) == ("", "large", "/tmp", CHILD)
-    with pytest.raises(InvalidInput, match="session_id is blank"):
-        new_meta("", name=None, model="", cwd=None, relation=RootRelation())
 
 
 def test_a_session_begins_without_nodes_at_the_revision_it_was_given() -> None:
@@ -269,126 +249,6 @@ def test_what_is_no_scope_is_refused(wrong: object, message: str) -> None:
         check_scope(wrong)
 
 
-CHILD = ChildRelation(parent_session_id="p", caused_by=TurnCause(session_id="p", turn_id="t"))
-CHILD_TEXT = (
-    '{"relation":{"kind":"child","parent_session_id":"p","caused_by":{"type":"turn","session_id":"p","turn_id":"t"}}}'
-)
-
-
-def test_the_relation_is_stored_with_its_kind() -> None:
-    """A tag distinguishes root and child."""
-    assert encode_meta(META, SESSION) == '{"relation":{"kind":"root"}}'
-    assert encode_meta(replace(META, model="m" * 255), SESSION) == '{"relation":{"kind":"root"}}'
-    assert encode_meta(replace(META, relation=CHILD, cwd=None), SESSION) == CHILD_TEXT
-
-
-def test_metadata_is_read_back_as_it_was_written() -> None:
-    """Every column is decoded to its field, and the relation to its type."""
-    assert decode_meta(META_ROW) == META
-    assert decode_meta(replace(META_ROW, relation=CHILD_TEXT, cwd=None)) == replace(META, relation=CHILD, cwd=None)
-    assert decode_meta(META_ROW).relation == RootRelation()
-
-
-def test_an_unreadable_relation_is_corrupt() -> None:
-    """An unknown kind of relation is reported with the session."""
-    with pytest.raises(CorruptData, match="the relation of session 'session-1'"):
-        decode_meta(replace(META_ROW, relation='{"relation":{"kind":"cousin"}}'))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ("text", "expected a SessionMeta, got str"),
-        (replace(META, session_id=""), "session_id is blank"),
-        (replace(META, name="n" * 4_097), "name has 4,097 characters"),
-        (replace(META, name=None), "name must be text"),
-        (replace(META, model="m" * 256), "model has 256 characters"),
-        (replace(META, created_at_ms=2**63), "created_at_ms must lie between"),
-        (replace(META, cwd="\0"), "cwd contains a NUL"),
-        (replace(META, relation="root"), "relation: "),
-    ],
-)
-def test_metadata_that_cannot_be_stored_is_refused(wrong: SessionMeta, message: str) -> None:
-    """The error names the field."""
-    with pytest.raises(InvalidInput, match=message):
-        encode_meta(wrong, SESSION)
-
-
-def test_metadata_of_another_session_is_refused() -> None:
-    """A handle serves its own session only."""
-    with pytest.raises(SessionBindingMismatch) as caught:
-        encode_meta(META, "other")
-    assert (caught.value.bound_session_id, caught.value.attempted_session_id) == ("other", SESSION)
-
-
-def test_times_before_1970_are_times() -> None:
-    """A negative creation time is stored like any other."""
-    assert encode_meta(replace(META, created_at_ms=-(2**63)), SESSION) == '{"relation":{"kind":"root"}}'
-
-
-def rows(*keys: int) -> list[MetaRow]:
-    return [replace(META_ROW, session_key=key, session_id=f"s{key}") for key in keys]
-
-
-def test_a_page_shows_what_a_picker_needs() -> None:
-    """A page has metadata, revision, first message, count and time of the last change."""
-    page = decode_page([META_ROW], 10)
-    assert page.next_cursor is None
-    assert page.sessions == (
-        SessionSummary(meta=META, revision=4, first_user_message="hello", user_message_count=2, updated_at_ms=99),
-    )
-
-
-def test_a_page_has_a_cursor_only_when_there_is_more() -> None:
-    """The row beyond the limit is not shown, and the cursor points to the last row that is."""
-    more = decode_page(rows(9, 8, 7), 2)
-    assert [summary.meta.session_id for summary in more.sessions] == ["s9", "s8"]
-    assert more.next_cursor == base64.urlsafe_b64encode(b"s1:8").decode()
-    assert decode_page(rows(9, 8, 7, 6), 3).next_cursor == base64.urlsafe_b64encode(b"s1:7").decode()
-    exact = decode_page(rows(9, 8), 2)
-    assert (len(exact.sessions), exact.next_cursor) == (2, None)
-    assert decode_page([], 2).sessions == ()
-
-
-@pytest.mark.parametrize("key", [0, 1, 12_345, 2**63 - 1])
-def test_a_cursor_means_the_place_it_was_made_for(key: int) -> None:
-    """A cursor decodes to its position, and no cursor to none."""
-    assert decode_cursor(encode_cursor(key)) == key
-    assert decode_cursor(None) is None
-
-
-def test_a_cursor_is_text_that_fits_a_url() -> None:
-    """The text is versioned, so an old cursor is refused rather than misread."""
-    assert encode_cursor(12) == "czE6MTI="
-
-
-def encoded(text: bytes) -> str:
-    return base64.urlsafe_b64encode(text).decode()
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "",
-        "not base64",
-        "é",
-        "czE",
-        encoded(b"s2:1"),
-        encoded(b"1"),
-        encoded(b"s1:"),
-        encoded(b"s1:x"),
-        encoded(b"s1:-1"),
-        encoded(b"s1:9223372036854775808"),
-        "c" * 256,
-        7,
-    ],
-)
-def test_what_is_no_cursor_is_refused(wrong: str) -> None:
-    """Damaged, foreign and invented cursors are refused; none crashes or returns another page."""
-    with pytest.raises(InvalidInput, match="cursor"):
-        decode_cursor(wrong)
-
-
 def test_a_whole_graph_begins_with_what_is_inherited() -> None:
     """A fork has the inherited path, then its own nodes; the rows of a path already have both."""
     inherited = (NODES[0], NODES[1])
@@ -411,3 +271,11 @@ def test_a_node_that_is_needed_cannot_be_removed(held: HeldNode, message: str) -
     with pytest.raises(InvalidInput) as caught:
         require_removable(SESSION, [held, HeldNode("z", "path")])
     assert str(caught.value) == message
+
+
+def test_ids_of_sessions_are_taken_once_each() -> None:
+    """Ids are checked and kept in order without repetitions; a text is not a collection of ids."""
+    assert check_session_ids(["b", "a", "b"]) == ("b", "a")
+    for wrong in ("ab", b"ab", 7, [""], [7]):
+        with pytest.raises(InvalidInput, match="session_id"):
+            check_session_ids(wrong)  # type: ignore[arg-type]

@@ -49,6 +49,21 @@ async def test_an_attachment_stays_as_long_as_its_turn_may_commit_it(stage: Stag
         assert await _uncommitted(app) == []
 
 
+async def test_expired_sessions_are_deleted(stage: Stage) -> None:
+    """A session is deleted once it expired, however many others did; one without an expiry stays."""
+    app = stage.app()
+    async with app:
+        now_ms = stage.clock.now_ms()
+        for number in range(101):
+            await app.storage.sessions.create(f"s{number}", expires_at_ms=now_ms + 10)
+        await app.storage.sessions.create("kept")
+        await maintain(app._require())
+        assert len((await app.storage.sessions.list(limit=1_000)).sessions) == 102
+        await stage.clock.advance(10)
+        await maintain(app._require())
+        assert [each.meta.session_id for each in (await app.storage.sessions.list()).sessions] == ["kept"]
+
+
 async def test_an_attachment_stays_as_long_as_its_process_runs(stage: Stage) -> None:
     """Attachments of a running process stay; those of an ended or unknown one are swept after a day."""
     app = stage.app()

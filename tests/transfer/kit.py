@@ -38,7 +38,15 @@ async def opened(*urls: str) -> AsyncIterator[list[Storage]]:
 async def rich_session(storage: Storage, session_id: str = "s", *, video: bytes = VIDEO) -> None:
     """Create a session with branches, a removed branch, frames, a checkpoint, usage, attachments and queued work."""
     await storage.sessions.create(
-        session_id, name="Größe \u2603", model="m-1", cwd="/srv", relation=ChildRelation(parent_session_id="mother")
+        session_id,
+        name="Größe \u2603",
+        model="m-1",
+        cwd="/srv",
+        relation=ChildRelation(parent_session_id="mother"),
+        owner="ada",
+        labels={"env": "prod", "ä": ""},
+        metadata={"theme": ["dark", None]},
+        expires_at_ms=9_000_000_000_000,
     )
     session = storage.session(session_id)
     await _attach(storage, session_id, video)

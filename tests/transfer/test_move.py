@@ -107,7 +107,7 @@ async def dump(url: str) -> Dump:
         listed = await raw(
             url,
             "SELECT table_name::text, column_name::text FROM information_schema.columns "
-            "WHERE table_schema = current_schema() AND data_type <> 'xid8' AND udt_name <> 'xid8'",
+            "WHERE table_schema = current_schema() AND udt_name <> 'xid8' AND is_generated = 'NEVER'",
         )
     columns: dict[str, list[str]] = {}
     for table, column in listed:

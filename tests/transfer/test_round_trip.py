@@ -53,7 +53,7 @@ async def test_the_file_says_what_the_session_is() -> None:
     assert lines[0] == {
         "kind": "header",
         "format": "lash.session",
-        "version": 1,
+        "version": 2,
         "session_id": "s",
         "created_at_ms": lines[1]["created_at_ms"],
         "counts": {"frames": 2, "nodes": 6, "blobs": 4, "usage": 3, "attachments": 4, "batches": 3},

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from lash.backend.record import RecordValues
 from lash.base.compression import BlobRef
@@ -20,13 +21,16 @@ from lash.model.session.session import (
     ActivePath,
     ReadScope,
     RootRelation,
+    SessionFilter,
     SessionHead,
     SessionMeta,
+    SessionOrder,
     SessionPage,
     SessionRead,
     SessionRelation,
     VacuumReport,
 )
+from lash.model.value import JSONObject
 from lash.plan.session.append import plan_append, prepare_append
 from lash.plan.session.checkpoint import check_ref, decode_checkpoint, decode_component, decode_manifest
 from lash.plan.session.commit import CommitRules, plan_commit, prepare_commit
@@ -34,20 +38,26 @@ from lash.plan.session.erase import plan_erasure, prepare_erasure
 from lash.plan.session.first_commit import prepare_first_commit, repeated_first_commit
 from lash.plan.session.fork import existing_fork, fork_point, prepare_fork
 from lash.plan.session.kind import check_kind, check_page
-from lash.plan.session.node import check_node_ids, decode_node, graph_nodes
-from lash.plan.session.session import (
+from lash.plan.session.meta import (
+    EncodedMeta,
+    GivenMeta,
     MetaRow,
+    decode_meta,
+    edit_change,
+    encode_meta,
+    new_meta,
+    save_change,
+)
+from lash.plan.session.node import check_node_ids, decode_node, graph_nodes
+from lash.plan.session.page import PageParts, decode_page, prepare_page
+from lash.plan.session.session import (
     ShortPath,
     check_path,
     check_scope,
-    decode_cursor,
+    check_session_ids,
     decode_head,
-    decode_meta,
-    decode_page,
     decode_path,
     decode_raw_path,
-    encode_meta,
-    new_meta,
     require_removable,
 )
 from lash.stores.hints import Hints
@@ -71,22 +81,35 @@ class Sessions:
         model: str = "",
         cwd: str | None = None,
         relation: SessionRelation = RootRelation(),
+        owner: str | None = None,
+        labels: dict[str, str] | None = None,
+        metadata: JSONObject | None = None,
+        expires_at_ms: int | None = None,
         commit: Commit | None = None,
     ) -> CreatedSession:
-        meta = new_meta(session_id, name=name, model=model, cwd=cwd, relation=relation)
+        given = GivenMeta(
+            name=name,
+            model=model,
+            cwd=cwd,
+            relation=relation,
+            owner=owner,
+            labels=labels,
+            metadata=metadata,
+            expires_at_ms=expires_at_ms,
+        )
+        encoded = encode_meta(new_meta(session_id, given), session_id)
         if commit is not None:
-            return await self._create_committed(meta, commit)
-        row, created = await self._rows.create(meta, encode_meta(meta, session_id))
+            return await self._create_committed(encoded, commit)
+        row, created = await self._rows.create(encoded)
         return _created(row, created=created)
 
-    async def _create_committed(self, meta: SessionMeta, commit: Commit) -> CreatedSession:
-        relation = encode_meta(meta, meta.session_id)
-        records = self._values.encode_records(commit)
-        prepared = prepare_first_commit(commit, meta.session_id, self._rules, records)
-        row, turn, result = await self._rows.create_committed(meta, relation, prepared, plan_commit)
+    async def _create_committed(self, encoded: EncodedMeta, commit: Commit) -> CreatedSession:
+        session_id, records = encoded.meta.session_id, self._values.encode_records(commit)
+        prepared = prepare_first_commit(commit, session_id, self._rules, records)
+        row, turn, result = await self._rows.create_committed(encoded, prepared, plan_commit)
         if result is None:
             return _created(row, created=False, commit=repeated_first_commit(prepared, turn))
-        self._hints.notify(process=False, changed=meta.session_id)
+        self._hints.notify(process=False, changed=session_id)
         return _created(row, created=True, commit=result)
 
     async def fork(
@@ -98,8 +121,21 @@ class Sessions:
         name: str | None = None,
         model: str = "",
         cwd: str | None = None,
+        owner: str | None = None,
+        labels: dict[str, str] | None = None,
+        metadata: JSONObject | None = None,
+        expires_at_ms: int | None = None,
     ) -> CreatedSession:
-        prepared = prepare_fork(source_session_id, new_session_id, node_id=node_id, name=name, model=model, cwd=cwd)
+        given = GivenMeta(
+            name=name,
+            model=model,
+            cwd=cwd,
+            owner=owner,
+            labels=labels,
+            metadata=metadata,
+            expires_at_ms=expires_at_ms,
+        )
+        prepared = prepare_fork(source_session_id, new_session_id, given, node_id=node_id)
         row, created = await self._rows.fork(prepared, partial(fork_point, prepared))
         return _created(row, created=True) if created else existing_fork(prepared, row)
 
@@ -107,9 +143,28 @@ class Sessions:
         row = await self._rows.find(check_identifier("session_id", session_id))
         return None if row is None else self.handle(session_id)
 
-    async def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
-        size, before = check_limit(limit), decode_cursor(cursor)
-        return decode_page(await self._rows.page(before, size + 1), size)
+    async def list(
+        self,
+        wanted: SessionFilter = SessionFilter(),
+        *,
+        order: SessionOrder = SessionOrder.CREATED,
+        oldest_first: bool = False,
+        with_head: bool = False,
+        with_state: bool = False,
+        with_counts: bool = False,
+        with_checkpoint: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> SessionPage:
+        parts = PageParts(head=with_head, state=with_state, counts=with_counts, checkpoint=with_checkpoint)
+        page = prepare_page(wanted, order=order, oldest_first=oldest_first, parts=parts, limit=limit, cursor=cursor)
+        return await self._rows.page(page, partial(decode_page, page))
+
+    async def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
+        return self._announce(await self._rows.delete_many(check_session_ids(session_ids)))
+
+    async def delete_expired(self, *, limit: int = 100) -> tuple[str, ...]:
+        return self._announce(await self._rows.delete_expired(check_limit(limit)))
 
     async def delete(self, session_id: str) -> bool:
         deleted = await self._rows.delete(check_identifier("session_id", session_id))
@@ -121,6 +176,11 @@ class Sessions:
         return BoundSession(
             self._rows, self._rules, self._values, self._hints, check_identifier("session_id", session_id)
         )
+
+    def _announce(self, deleted: Collection[str]) -> tuple[str, ...]:
+        for session_id in deleted:
+            self._hints.notify(changed=session_id)
+        return tuple(deleted)
 
 
 class BoundSession:
@@ -217,7 +277,27 @@ class BoundSession:
         return decode_meta(await self._rows.meta(self._session_id))
 
     async def save_meta(self, meta: SessionMeta) -> None:
-        await self._rows.save_meta(meta, encode_meta(meta, self._session_id))
+        await self._rows.change_meta(save_change(encode_meta(meta, self._session_id)))
+
+    async def edit(
+        self,
+        *,
+        name: str | UnsetType = UNSET,
+        owner: str | None | UnsetType = UNSET,
+        labels: dict[str, str] | UnsetType = UNSET,
+        metadata: JSONObject | UnsetType = UNSET,
+        expires_at_ms: int | None | UnsetType = UNSET,
+    ) -> None:
+        await self._rows.change_meta(
+            edit_change(
+                self._session_id,
+                name=name,
+                owner=owner,
+                labels=labels,
+                metadata=metadata,
+                expires_at_ms=expires_at_ms,
+            )
+        )
 
     async def tombstone(self, node_ids: Collection[str]) -> int:
         wanted = check_node_ids(node_ids)

@@ -17,20 +17,31 @@ from lash.cli.text import age, moment, plain, plural, shortened, size, width_of
 if TYPE_CHECKING:
     from lash.model.queue import Batch, DeadLetter
     from lash.model.session.node import Node
-    from lash.model.session.session import SessionMeta, SessionRead, SessionSummary
+    from lash.model.session.session import SessionFilter, SessionMeta, SessionOrder, SessionRead, SessionSummary
     from lash.stores.storage import Storage
 
 _COLUMNS: Final = (
     Column("SESSION"),
     Column("NAME", stretch=True),
+    Column("STATE", state=True),
     Column("REVISION", right=True),
     Column("MESSAGES", right=True),
     Column("UPDATED", right=True),
     Column("FIRST MESSAGE", stretch=True),
 )
+_STATES: Final = ("running", "queued", "waiting", "idle")
+_ORDERS: Final = ("created", "active")
 _LAST: Final = 20
 _FACT_WIDTH: Final = 14
 """Between the start of a fact's name and its text, without the colon."""
+
+
+def _labels(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Return labels such as ``env=prod`` by their keys."""
+    for text in given:
+        if "=" not in text:
+            raise click.BadParameter(f"expected KEY=VALUE, got {text!r}")
+    return dict(text.split("=", 1) for text in given)
 
 
 @click.group(cls=Group)
@@ -38,18 +49,61 @@ def sessions() -> None:
     """List, show, draw, fork, move and remove sessions."""
 
 
-@command("ls", "lash sessions ls", "lash sessions ls --no-limit --json", group=sessions)
+@command(
+    "ls",
+    "lash sessions ls",
+    "lash sessions ls --owner ada --label env=prod --order active",
+    "lash sessions ls --state queued --no-limit --json",
+    group=sessions,
+)
+@click.option("--prefix", metavar="TEXT", help="Only ids that begin with this text.")
+@click.option("--owner", help="Only sessions of this owner.")
+@click.option(
+    "--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_labels, help="Only with this label; repeatable."
+)
+@click.option("--agent", help="Only sessions whose last turn this agent ran.")
+@click.option("--state", type=click.Choice(_STATES), help="Only sessions in this state.")
+@click.option("--order", type=click.Choice(_ORDERS), default="created", show_default=True, help="What to sort by.")
+@click.option("--oldest-first", is_flag=True, help="Turn the order around.")
 @limited
-async def list_sessions(shell: Shell, limit: int, everything: bool) -> None:  # noqa: FBT001 (click's)
-    """List sessions, the newest first."""
+async def list_sessions(
+    shell: Shell,
+    limit: int,
+    everything: bool,  # noqa: FBT001 (click's)
+    order: str,
+    oldest_first: bool,  # noqa: FBT001 (click's)
+    **wanted: object,
+) -> None:
+    """List sessions, the last created first."""
+    import msgspec
+
+    from lash.model.session.session import SessionFilter, SessionOrder
+
+    fits = msgspec.convert({name: value for name, value in wanted.items() if value is not None}, SessionFilter)
     async with shell.storage() as storage:
-        found = await pages.first(session_pages(storage), shell, limit, everything=everything)
+        fetch = session_pages(storage, fits, order=SessionOrder(order), oldest_first=oldest_first)
+        found = await pages.first(fetch, shell, limit, everything=everything)
     shell.table(_COLUMNS, found, _row, nothing="no sessions")
 
 
-def session_pages(storage: Storage) -> pages.Fetch[SessionSummary]:
+def session_pages(
+    storage: Storage,
+    wanted: SessionFilter | None = None,
+    *,
+    order: SessionOrder | None = None,
+    oldest_first: bool = False,
+) -> pages.Fetch[SessionSummary]:
+    from lash.model.session.session import SessionFilter, SessionOrder
+
     async def fetch(limit: int, cursor: str | None) -> tuple[tuple[SessionSummary, ...], str | None]:
-        page = await storage.sessions.list(limit=limit, cursor=cursor)
+        page = await storage.sessions.list(
+            wanted or SessionFilter(),
+            order=order or SessionOrder.CREATED,
+            oldest_first=oldest_first,
+            with_state=True,
+            limit=limit,
+            cursor=cursor,
+        )
         return page.sessions, page.next_cursor
 
     return fetch
@@ -76,6 +130,7 @@ def _row(session: SessionSummary) -> tuple[str, ...]:
     return (
         session.meta.session_id,
         session.meta.name,
+        "-" if session.state is None else session.state.value,
         str(session.revision),
         str(session.user_message_count),
         age(session.updated_at_ms),
@@ -133,6 +188,7 @@ def _facts(meta: SessionMeta, read: SessionRead | None) -> list[tuple[str, str]]
         ("name", meta.name or "-"),
         ("relation", relation(meta)),
         ("created", moment(meta.created_at_ms)),
+        *_own_facts(meta),
     ]
     if read is None:
         return [*facts, ("revision", "no commit yet")]
@@ -145,6 +201,15 @@ def _facts(meta: SessionMeta, read: SessionRead | None) -> list[tuple[str, str]]
         ("updated", moment(read.head.updated_at_ms)),
         ("tokens", spent or "none"),
     ]
+
+
+def _own_facts(meta: SessionMeta) -> list[tuple[str, str]]:
+    """Return the facts that only some sessions have."""
+    labels = ", ".join(f"{key}={value}" for key, value in meta.labels.items())
+    expiry = "" if meta.expires_at_ms is None else moment(meta.expires_at_ms)
+    metadata = json_line(meta.metadata) if meta.metadata else ""
+    facts = (("owner", meta.owner or ""), ("labels", labels), ("metadata", metadata), ("expires", expiry))
+    return [(name, text) for name, text in facts if text]
 
 
 def relation(meta: SessionMeta) -> str:
@@ -258,9 +323,9 @@ async def remove(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes:
                 await _tell_what_goes(shell, storage, session_id)
             return
         shell.confirm(f"Delete {plural(len(wanted), 'session')} ({_named(wanted)}) permanently?", yes=yes)
-        for session_id in wanted:
-            removed = await storage.sessions.delete(session_id)
-            shell.done(f"deleted {session_id}", {"session_id": session_id, "deleted": removed})
+        removed = await storage.sessions.delete_many(wanted)
+    for session_id in wanted:
+        shell.done(f"deleted {session_id}", {"session_id": session_id, "deleted": session_id in removed})
 
 
 async def _tell_what_goes(shell: Shell, storage: Storage, session_id: str) -> None:

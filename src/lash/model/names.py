@@ -213,11 +213,15 @@ from lash.model.session.session import ReadScope as ReadScope
 from lash.model.session.session import Retention as Retention
 from lash.model.session.session import RootRelation as RootRelation
 from lash.model.session.session import SessionConfig as SessionConfig
+from lash.model.session.session import SessionCounts as SessionCounts
+from lash.model.session.session import SessionFilter as SessionFilter
 from lash.model.session.session import SessionHead as SessionHead
 from lash.model.session.session import SessionMeta as SessionMeta
+from lash.model.session.session import SessionOrder as SessionOrder
 from lash.model.session.session import SessionPage as SessionPage
 from lash.model.session.session import SessionRead as SessionRead
 from lash.model.session.session import SessionRelation as SessionRelation
+from lash.model.session.session import SessionState as SessionState
 from lash.model.session.session import SessionSummary as SessionSummary
 from lash.model.session.session import VacuumReport as VacuumReport
 from lash.model.session.usage import PromptUsage as PromptUsage

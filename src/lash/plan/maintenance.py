@@ -29,6 +29,7 @@ _NOUNS: Final = {
     "lash_migrations": "schema",
     "lash_sessions": "session",
     "lash_session_ids": "session",
+    "lash_session_labels": "session",
     "lash_session_leases": "lease",
     "lash_segments": "node",
     "lash_inherited": "node",

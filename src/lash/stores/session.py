@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from msgspec import UnsetType
 
 from lash.base.compression import BlobRef
 from lash.model.lease import LeaseFence
@@ -14,13 +16,16 @@ from lash.model.session.node import Node, RawNode
 from lash.model.session.session import (
     ActivePath,
     ReadScope,
+    SessionFilter,
     SessionHead,
     SessionMeta,
+    SessionOrder,
     SessionPage,
     SessionRead,
     SessionRelation,
     VacuumReport,
 )
+from lash.model.value import JSONObject
 
 if TYPE_CHECKING:
     from lash.plan.session.append import AppendDecision, AppendFacts, PreparedAppend
@@ -29,8 +34,10 @@ if TYPE_CHECKING:
     from lash.plan.session.erase import Erasure, ErasureFacts, PreparedErasure
     from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
     from lash.plan.session.kind import NodePage
+    from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
     from lash.plan.session.node import PathRow
-    from lash.plan.session.session import HeldNode, MetaRow, ReadRow, RevisionRows
+    from lash.plan.session.page import PageRow, PreparedPage
+    from lash.plan.session.session import HeldNode, ReadRow, RevisionRows
     from lash.plan.session.turn import TurnRow
 
 T = TypeVar("T")
@@ -40,6 +47,7 @@ DecideFirstCommit: TypeAlias = "Callable[[PreparedCommit, CommitFacts], CommitDe
 """Decides about the commit with which a session is created, once it is known at which revision it starts."""
 DecideCommit: TypeAlias = "Callable[[CommitFacts], CommitDecision]"
 DecideErasure: TypeAlias = "Callable[[ErasureFacts], Erasure | None]"
+DecodePage: TypeAlias = "Callable[[Sequence[PageRow], Mapping[int, Sequence[ComponentRow]]], SessionPage]"
 DecideFork: TypeAlias = "Callable[[SourceRow, Sequence[InheritedRun]], ForkPoint]"
 
 
@@ -155,6 +163,21 @@ class Session(Protocol):
         """Overwrite the metadata. The head is not touched."""
         ...
 
+    async def edit(
+        self,
+        *,
+        name: str | UnsetType = ...,
+        owner: str | None | UnsetType = ...,
+        labels: dict[str, str] | UnsetType = ...,
+        metadata: JSONObject | UnsetType = ...,
+        expires_at_ms: int | None | UnsetType = ...,
+    ) -> None:
+        """Change the given parts of the metadata in one write; the others, and the head, are not touched.
+
+        Labels and metadata are replaced as a whole. None removes the owner or the expiry.
+        """
+        ...
+
     async def tombstone(self, node_ids: Collection[str]) -> int:
         """Remove nodes from every read at once, and return how many were live until now.
 
@@ -193,9 +216,16 @@ class SessionStore(Protocol):
         model: str = "",
         cwd: str | None = None,
         relation: SessionRelation = ...,
+        owner: str | None = None,
+        labels: dict[str, str] | None = None,
+        metadata: JSONObject | None = None,
+        expires_at_ms: int | None = None,
         commit: Commit | None = None,
     ) -> CreatedSession:
         """Create a session, or return the one that exists, unchanged.
+
+        ``owner`` and at most 32 ``labels`` are indexed for `list`. ``metadata`` is JSON of up to 64 KiB. From
+        ``expires_at_ms`` on, maintenance deletes the session.
 
         Of any number of concurrent calls one creates. An id that was deleted may be created again; its revision
         and fencing numbers then start above the old ones, so that no old revision or fence matches.
@@ -217,6 +247,10 @@ class SessionStore(Protocol):
         name: str | None = None,
         model: str = "",
         cwd: str | None = None,
+        owner: str | None = None,
+        labels: dict[str, str] | None = None,
+        metadata: JSONObject | None = None,
+        expires_at_ms: int | None = None,
     ) -> CreatedSession:
         """Create a session that continues from a live node of another one, by default from its leaf.
 
@@ -237,8 +271,46 @@ class SessionStore(Protocol):
         """Return a handle if the session exists; never create one."""
         ...
 
-    async def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
-        """Return sessions, the newest first, with the columns that a picker shows. Pages do not overlap."""
+    async def list(
+        self,
+        wanted: SessionFilter = ...,
+        *,
+        order: SessionOrder = ...,
+        oldest_first: bool = False,
+        with_head: bool = False,
+        with_state: bool = False,
+        with_counts: bool = False,
+        with_checkpoint: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> SessionPage:
+        """Return the sessions that match the filter, by default all of them, the last created first.
+
+        The entries have the columns that a picker shows and, on request, the head, the state, counts, and the
+        checkpoint with its bytes, all from one read.
+
+        In the order of creation, pages do not overlap. In the order of activity, a session that is active between two
+        pages moves: it is shown again, or not at all, and the others are shown once. A cursor is valid for the same
+        filter and order.
+
+        A page costs what it shows if the filter is empty, and in the order of creation if it names an owner, a label or
+        an agent. With an owner or a label in the order of activity, and with a prefix or a state, all that match it are
+        sorted for each page. Other parts of a filter are checked on each session in the order of the list.
+        """
+        ...
+
+    async def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
+        """Delete several sessions like `delete`, in the given order; return the ids of the existing ones.
+
+        Each is deleted whole or not at all. If an error ends the call, some sessions may be deleted already.
+        """
+        ...
+
+    async def delete_expired(self, *, limit: int = 100) -> tuple[str, ...]:
+        """Delete at most ``limit`` sessions whose expiry has passed, and return their ids; workers do it regularly.
+
+        A session whose lease is live is left for a later call. Fewer than ``limit`` ids mean that no more were found.
+        """
         ...
 
     async def delete(self, session_id: str) -> bool:
@@ -260,12 +332,12 @@ class SessionRows(Protocol):
     functions are called where the rows are read, which may be a thread.
     """
 
-    async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
+    async def create(self, encoded: EncodedMeta) -> tuple[MetaRow, bool]:
         """Create the session unless its id is taken; return its row, and whether it was created."""
         ...
 
     async def create_committed(
-        self, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+        self, encoded: EncodedMeta, prepared: PreparedCommit, decide: DecideFirstCommit
     ) -> tuple[MetaRow, TurnRow | None, CommitResult | None]:
         """Create the session with its first commit unless its id is taken; return its row, and the result if created.
 
@@ -281,17 +353,25 @@ class SessionRows(Protocol):
         """Return the metadata, or None if there is no such session."""
         ...
 
-    async def page(self, before: int | None, limit: int) -> list[MetaRow]:
-        """Return the newest sessions whose key is less than ``before``."""
+    async def page(self, page: PreparedPage, decode: DecodePage) -> SessionPage:
+        """Return a page of sessions, read from one snapshot."""
         ...
 
     async def delete(self, session_id: str) -> bool:
         """Delete the session with everything that it owns, in one transaction; return whether it existed."""
         ...
 
+    async def delete_many(self, session_ids: Sequence[str]) -> list[str]:
+        """Delete several sessions, and return the ids of the existing ones."""
+        ...
+
+    async def delete_expired(self, limit: int) -> list[str]:
+        """Delete sessions whose expiry has passed and whose lease is not live, and return their ids."""
+        ...
+
     async def meta(self, session_id: str) -> MetaRow: ...
 
-    async def save_meta(self, meta: SessionMeta, relation: str) -> None: ...
+    async def change_meta(self, change: MetaChange) -> None: ...
 
     async def read(self, session_id: str) -> ReadRow:
         """Return the head alone."""

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 import asyncpg
+from msgspec import UnsetType
 
 from lash.base.clock import Clock
 from lash.base.compression import BlobRef, Compression
@@ -56,8 +57,10 @@ from lash.model.session.session import (
     Durability,
     ReadScope,
     Retention,
+    SessionFilter,
     SessionHead,
     SessionMeta,
+    SessionOrder,
     SessionPage,
     SessionRead,
     SessionRelation,
@@ -79,7 +82,7 @@ from lash.model.trigger.trigger import (
     TriggerPage,
     TriggerSubscription,
 )
-from lash.model.value import JSON
+from lash.model.value import JSON, JSONObject
 from lash.model.wait import Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
 from lash.model.work import WorkList
 from lash.model.worker import Beat, Holding, WorkerRecord
@@ -1130,6 +1133,19 @@ class Session:
         """Return the metadata."""
     def save_meta(self, meta: SessionMeta) -> None:
         """Overwrite the metadata. The head is not touched."""
+    def edit(
+        self,
+        *,
+        name: str | UnsetType = ...,
+        owner: str | None | UnsetType = ...,
+        labels: dict[str, str] | UnsetType = ...,
+        metadata: JSONObject | UnsetType = ...,
+        expires_at_ms: int | None | UnsetType = ...,
+    ) -> None:
+        """Change the given parts of the metadata in one write; the others, and the head, are not touched.
+
+        Labels and metadata are replaced as a whole. None removes the owner or the expiry.
+        """
     def tombstone(self, node_ids: Collection[str]) -> int:
         """Remove nodes from every read at once, and return how many were live until now.
 
@@ -1218,9 +1234,16 @@ class SessionStore:
         model: str = "",
         cwd: str | None = None,
         relation: SessionRelation = ...,
+        owner: str | None = None,
+        labels: dict[str, str] | None = None,
+        metadata: JSONObject | None = None,
+        expires_at_ms: int | None = None,
         commit: Commit | None = None,
     ) -> CreatedSession:
         """Create a session, or return the one that exists, unchanged.
+
+        ``owner`` and at most 32 ``labels`` are indexed for `list`. ``metadata`` is JSON of up to 64 KiB. From
+        ``expires_at_ms`` on, maintenance deletes the session.
 
         Of any number of concurrent calls one creates. An id that was deleted may be created again; its revision
         and fencing numbers then start above the old ones, so that no old revision or fence matches.
@@ -1240,6 +1263,10 @@ class SessionStore:
         name: str | None = None,
         model: str = "",
         cwd: str | None = None,
+        owner: str | None = None,
+        labels: dict[str, str] | None = None,
+        metadata: JSONObject | None = None,
+        expires_at_ms: int | None = None,
     ) -> CreatedSession:
         """Create a session that continues from a live node of another one, by default from its leaf.
 
@@ -1256,8 +1283,42 @@ class SessionStore:
         """
     def open(self, session_id: str) -> Session | None:
         """Return a handle if the session exists; never create one."""
-    def list(self, *, limit: int = 100, cursor: str | None = None) -> SessionPage:
-        """Return sessions, the newest first, with the columns that a picker shows. Pages do not overlap."""
+    def list(
+        self,
+        wanted: SessionFilter = ...,
+        *,
+        order: SessionOrder = ...,
+        oldest_first: bool = False,
+        with_head: bool = False,
+        with_state: bool = False,
+        with_counts: bool = False,
+        with_checkpoint: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> SessionPage:
+        """Return the sessions that match the filter, by default all of them, the last created first.
+
+        The entries have the columns that a picker shows and, on request, the head, the state, counts, and the
+        checkpoint with its bytes, all from one read.
+
+        In the order of creation, pages do not overlap. In the order of activity, a session that is active between two
+        pages moves: it is shown again, or not at all, and the others are shown once. A cursor is valid for the same
+        filter and order.
+
+        A page costs what it shows if the filter is empty, and in the order of creation if it names an owner, a label or
+        an agent. With an owner or a label in the order of activity, and with a prefix or a state, all that match it are
+        sorted for each page. Other parts of a filter are checked on each session in the order of the list.
+        """
+    def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
+        """Delete several sessions like `delete`, in the given order; return the ids of the existing ones.
+
+        Each is deleted whole or not at all. If an error ends the call, some sessions may be deleted already.
+        """
+    def delete_expired(self, *, limit: int = 100) -> tuple[str, ...]:
+        """Delete at most ``limit`` sessions whose expiry has passed, and return their ids; workers do it regularly.
+
+        A session whose lease is live is left for a later call. Fewer than ``limit`` ids mean that no more were found.
+        """
     def delete(self, session_id: str) -> bool:
         """Delete a session with everything that it owns, and leave a tombstone; return whether it existed.
 

@@ -17,8 +17,8 @@ from lash.plan.attachment import prepare_put
 from lash.plan.queue.queue import encode_batch
 from lash.plan.session.checkpoint import check_component_key, check_ref
 from lash.plan.session.frame import encode_frames
+from lash.plan.session.meta import encode_meta
 from lash.plan.session.node import encode_nodes
-from lash.plan.session.session import encode_meta
 from lash.plan.session.usage import encode_usage
 from lash.transfer.lines import (
     AttachmentLine,
@@ -78,6 +78,10 @@ def meta_of(line: MetaLine, session_id: str) -> SessionMeta:
         model=line.model,
         cwd=line.cwd,
         relation=line.relation,
+        owner=line.owner,
+        labels=line.labels,
+        metadata=line.metadata,
+        expires_at_ms=line.expires_at_ms,
     )
 
 

@@ -24,14 +24,14 @@ from lash.model.session.message import AttachmentRef
 from lash.model.session.node import Node
 from lash.model.session.session import SessionConfig, SessionRelation
 from lash.model.session.usage import UsageEntry
-from lash.model.value import JSON, Count, Positive
+from lash.model.value import JSON, Count, JSONObject, Positive
 from lash.plan.effect.effect import first_difference
 
 FORMAT: Final = "lash.session"
 VERSION: Final = 1
-"""The version of a file without records, which older readers know, too."""
+"""The version of a file that older readers know, too."""
 RECORD_VERSION: Final = 2
-"""The version of a file with records."""
+"""The version of a file with records, an owner, labels, metadata or an expiry."""
 MAX_LINE_BYTES: Final = 128 * 1024 * 1024
 """The longest line that an import reads by default."""
 PIECE_BYTES: Final = 768 * 1024
@@ -77,6 +77,15 @@ class MetaLine(_Line, frozen=True, kw_only=True, tag="meta"):
     relation: SessionRelation
     model: str = ""
     cwd: str | None = None
+    owner: str | None = None
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    metadata: JSONObject = msgspec.field(default_factory=dict)
+    expires_at_ms: int | None = None
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether it has a field that only newer readers know."""
+        return self.owner is not None or bool(self.labels or self.metadata) or self.expires_at_ms is not None
 
 
 class HeadLine(_Line, frozen=True, kw_only=True, tag="head"):

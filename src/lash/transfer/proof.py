@@ -73,8 +73,8 @@ def check_whole(header: HeaderLine, snapshot: Snapshot) -> None:
     """Raise InvalidInput if the lines of a file do not form one session."""
     if header.counts != snapshot.counts:
         raise InvalidInput(f"the header promises {header.counts}, the file has {snapshot.counts}")
-    if (header.version == RECORD_VERSION) is not bool(snapshot.records):
-        raise InvalidInput(f"version {RECORD_VERSION} is that of a file with records, and only of such a file")
+    if header.version != snapshot.version:
+        raise InvalidInput(f"a file of this content has version {snapshot.version}, not {header.version}")
     if header.created_at_ms != snapshot.meta.created_at_ms:
         raise InvalidInput("header and meta name different times of creation")
     named = snapshot.frames or snapshot.nodes or snapshot.blobs or snapshot.usage

@@ -69,6 +69,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             records=len(self.records) or UNSET,
         )
 
+    @property
+    def version(self) -> int:
+        """The version of a file with this content: the oldest that knows all of it."""
+        return RECORD_VERSION if self.records or self.meta.has_labels else VERSION
+
     def lines(self) -> Iterator[Line]:
         """Return the lines of the session itself, in the order of the file, without data and queue."""
         yield self.meta
@@ -109,7 +114,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     def header(self) -> HeaderLine:
         return HeaderLine(
             format=FORMAT,
-            version=RECORD_VERSION if self.snapshot.records else VERSION,
+            version=self.snapshot.version,
             session_id=self.session_id,
             created_at_ms=self.snapshot.meta.created_at_ms,
             counts=self.snapshot.counts,
@@ -145,7 +150,15 @@ async def _is_current(session: Session, read: SessionRead | None) -> bool:
 def describe(meta: SessionMeta) -> MetaLine:
     """Return the metadata as a line."""
     return MetaLine(
-        name=meta.name, created_at_ms=meta.created_at_ms, relation=meta.relation, model=meta.model, cwd=meta.cwd
+        name=meta.name,
+        created_at_ms=meta.created_at_ms,
+        relation=meta.relation,
+        model=meta.model,
+        cwd=meta.cwd,
+        owner=meta.owner,
+        labels=meta.labels,
+        metadata=meta.metadata,
+        expires_at_ms=meta.expires_at_ms,
     )
 
 

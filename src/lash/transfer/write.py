@@ -22,8 +22,8 @@ from lash.model.session.message import AttachmentRef
 from lash.model.session.session import SessionMeta
 from lash.plan.queue.queue import encode_batch
 from lash.plan.session.commit import CommitRules, prepare_commit
+from lash.plan.session.meta import encode_meta
 from lash.plan.session.node import place_replacement
-from lash.plan.session.session import encode_meta
 from lash.stores.storage import Storage
 from lash.transfer.check import check_attachment, meta_of
 from lash.transfer.progress import Meter
@@ -68,7 +68,15 @@ class SessionWriter:
             await asyncio.to_thread(self.prepare)
         meta = self._meta()
         created = await self._storage.sessions.create(
-            self._id, name=meta.name, model=meta.model, cwd=meta.cwd, relation=meta.relation
+            self._id,
+            name=meta.name,
+            model=meta.model,
+            cwd=meta.cwd,
+            relation=meta.relation,
+            owner=meta.owner,
+            labels=meta.labels,
+            metadata=meta.metadata,
+            expires_at_ms=meta.expires_at_ms,
         )
         is_there = not created.created and await self._is_there()
         if not is_there:

@@ -32,6 +32,7 @@ MIGRATIONS = (
     "0015_node_kinds",
     "0016_workers",
     "0017_records",
+    "0018_session_labels",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

@@ -23,6 +23,7 @@ _RUN: Final = "(SELECT process_key FROM lash_processes WHERE process_id = 'resea
 MISSING: Final = (
     Planted("DELETE FROM lash_session_ids WHERE session_id = 's'", "session 's'", "not reserved"),
     Planted(f"DELETE FROM lash_session_leases WHERE session_key = {_KEY}", "session 's'", "no lease row"),
+    Planted(f"DELETE FROM lash_session_labels WHERE session_key = {_KEY}", "session 's'", "find it by its owner"),
     Planted(f"DELETE FROM lash_nodes WHERE session_key = {_KEY} AND depth = 0", "session 's'", "below its parent"),
     Planted(f"DELETE FROM lash_checkpoints WHERE session_key = {_KEY}", "session 's'", "no checkpoint"),
     Planted(f"DELETE FROM lash_blobs WHERE session_key = {_KEY}", "session 's'", "contradicts its revisions"),
@@ -204,6 +205,7 @@ FREE: Final = frozenset(
         *("lash_batches.claim_id", "lash_batches.claim_token", "lash_dead_letters.claim_token"),
         *("lash_session_leases.owner_id", "lash_session_leases.incarnation_id", "lash_session_leases.token"),
         *("lash_session_leases.fencing", "lash_process_leases.fencing", "lash_process_leases.wake_seq"),
+        *("lash_sessions.agent", "lash_sessions.expires_at_ms"),
         *("lash_sessions.segment_count", "lash_sessions.node_seq", "lash_sessions.wait_revocations"),
         *("lash_dead_letters.claim_count", "lash_effects.fencing", "lash_trigger_deliveries.attempts"),
         *("lash_trigger_subscriptions.revision", "lash_schedules.revision", "lash_wait_changes.number"),

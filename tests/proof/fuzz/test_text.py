@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,11 @@ from lash.cli.text import moment
 from lash.cli.url import redacted, scrub, sqlite_path, without_password
 from lash.connect.open import open_storage
 from lash.model.effect import ExecutionScope, TurnScope
+from lash.model.session.session import SessionOrder
 from lash.model.wait import CustomIdentity
 from lash.plan import activity, attachment
 from lash.plan.process import change, process
-from lash.plan.session import session
+from lash.plan.session import page
 from lash.plan.trigger import list as trigger_list
 from lash.plan.trigger import schedule
 from lash.plan.trigger.cron import check_cron, next_tick, zone_of
@@ -71,13 +73,16 @@ cursors = st.one_of(
     texts,
     st.builds(
         lambda kind, rest: base64.urlsafe_b64encode(kind + rest).decode(),
-        st.sampled_from([b"s1:", b"p1:", b"t1:", b"c1:", b"c1:1:", b"", b"[", b'["a","', b"[1,", b"o1:", b"a1:"]),
+        st.sampled_from(
+            [b"s1:", b"s2:ao:1:", b"p1:", b"t1:", b"c1:", b"c1:1:", b"", b"[", b'["a","', b"[1,", b"o1:", b"a1:"]
+        ),
         st.binary(max_size=40) | st.integers().map(lambda number: b"%d" % number),
     ),
     st.sampled_from(HOSTILE_JSON).map(lambda text: base64.urlsafe_b64encode(text.encode()).decode()),
 )
 CURSORS: dict[str, Callable[[str], object]] = {
-    "sessions": session.decode_cursor,
+    "sessions": partial(page.decode_cursor, order=SessionOrder.CREATED, oldest_first=False),
+    "active sessions": partial(page.decode_cursor, order=SessionOrder.ACTIVE, oldest_first=True),
     "processes": process.decode_process_cursor,
     "triggers": trigger_list.decode_trigger_cursor,
     "schedules": schedule.decode_schedule_cursor,

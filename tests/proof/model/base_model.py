@@ -32,6 +32,8 @@ class SessionState:
     incarnation: int
     """Which of the sessions of this id it is, counted from 1."""
     leaf_node_id: str | None = None
+    owner: str | None = None
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Sessions:

@@ -65,4 +65,10 @@ class SessionLife(Machine):
 
     def meta_of(self, state: SessionState) -> SessionMeta:
         """Return the metadata of a session; machines with forks extend this."""
-        return SessionMeta(session_id=state.session_id, name=state.session_id, created_at_ms=state.created_at_ms)
+        return SessionMeta(
+            session_id=state.session_id,
+            name=state.session_id,
+            created_at_ms=state.created_at_ms,
+            owner=state.owner,
+            labels=state.labels,
+        )

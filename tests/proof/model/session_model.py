@@ -448,7 +448,12 @@ def _components(commit: Commit) -> list[tuple[str, bytes | BlobRef]]:
 
 def _fork_meta(state: SessionState, relation: ForkRelation) -> SessionMeta:
     return SessionMeta(
-        session_id=state.session_id, name=state.session_id, created_at_ms=state.created_at_ms, relation=relation
+        session_id=state.session_id,
+        name=state.session_id,
+        created_at_ms=state.created_at_ms,
+        relation=relation,
+        owner=state.owner,
+        labels=state.labels,
     )
 
 

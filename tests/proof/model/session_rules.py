@@ -18,8 +18,9 @@ from lash.model.session.created import CreatedSession
 from lash.model.session.frame import AgentFrame
 from lash.model.session.message import Role
 from lash.model.session.node import Node
-from lash.model.session.session import ActivePath, FullGraph, SessionConfig, SessionMeta
+from lash.model.session.session import ActivePath, FullGraph, SessionConfig, SessionFilter, SessionMeta
 from lash.model.session.usage import TokenUsage, UsageEntry
+from lash.stores.storage import Storage
 from tests.factories.session import MOMENT, node
 from tests.proof.model.base_model import SessionState
 from tests.proof.model.base_rules import SESSION_IDS, session_ids
@@ -50,6 +51,8 @@ USAGE: Final = {
 }
 T = TypeVar("T")
 places: Final = st.integers(0, 9)
+owners: Final = st.sampled_from((None, "ada", "bob"))
+teams: Final = st.sampled_from(("", "x", "y"))
 
 
 class SessionRules(LeaseRules):
@@ -313,6 +316,25 @@ class SessionRules(LeaseRules):
     def list_sessions(self) -> None:
         self.step("sessions", lambda side: side.storage.sessions.list(), lambda got: got)
 
+    @action(2, session_id=session_ids, owner=owners, team=teams)
+    def edit(self, session_id: str, owner: str | None, team: str) -> None:
+        labels = {"team": team} if team else {}
+        self.step(
+            "edit",
+            lambda side: side.storage.session(session_id).edit(owner=owner, labels=labels),
+            lambda _: self._edit(session_id, owner, labels),
+        )
+
+    @action(2, owner=owners, team=teams)
+    def list_found(self, owner: str | None, team: str) -> None:
+        wanted = SessionFilter(owner=owner, labels={"team": team} if team else {})
+        found = [
+            name
+            for name, state in reversed(self.sessions.live.items())
+            if owner in (None, state.owner) and wanted.labels.items() <= state.labels.items()
+        ]
+        self.look("found", lambda side: _found(side.storage, wanted), found)
+
     @action(1)
     def audit(self) -> None:
         self.look("audit", _audit, True)
@@ -380,6 +402,10 @@ class SessionRules(LeaseRules):
     def meta_of(self, state: SessionState) -> SessionMeta:
         meta, relation = super().meta_of(state), self.histories.of(state.session_id).fork
         return meta if relation is None else msgspec.structs.replace(meta, relation=relation)
+
+    def _edit(self, session_id: str, owner: str | None, labels: dict[str, str]) -> None:
+        state = self.sessions.need(session_id)
+        state.owner, state.labels = owner, labels
 
     def _history(self, session_id: str) -> History:
         self.touched = session_id
@@ -472,6 +498,10 @@ def _pick(known: Sequence[T], place: int, default: T) -> T:
 
 async def _vacuum(side: Side, session_id: str) -> int:
     return (await side.storage.session(session_id).vacuum()).removed_node_count
+
+
+async def _found(storage: Storage, wanted: SessionFilter) -> list[str]:
+    return [each.meta.session_id for each in (await storage.sessions.list(wanted)).sessions]
 
 
 async def _audit(side: Side) -> bool:

@@ -61,6 +61,10 @@ async def described(storage: Storage, _clock: ManualClock) -> SessionMeta:
     return msgspec.structs.replace(await (await created(storage)).meta(), name="renamed", model="m")
 
 
+async def labelled(storage: Storage, clock: ManualClock) -> None:
+    await storage.sessions.create("s", owner="ada", labels={"a": "1", "b": "2"}, expires_at_ms=clock.now_ms() - 1)
+
+
 async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
     """A commit with all parts: input, a wake, effects, a checkpoint, usage, an attachment, records, the lease."""
     await started(storage, "s", "a")
@@ -139,7 +143,7 @@ CASES: tuple[AnyCase, ...] = (
     Case(
         method="SessionStore.create",
         ground=bare,
-        call=lambda storage, _: storage.sessions.create("s", name="n"),
+        call=lambda storage, _: storage.sessions.create("s", name="n", owner="ada", labels={"env": "prod"}),
         again=Again.REPORTED,
         lost=REPEATED,
     ),
@@ -162,6 +166,24 @@ CASES: tuple[AnyCase, ...] = (
         ground=owning,
         call=lambda storage, _: storage.sessions.delete("s"),
         again=Again.REPORTED,
+    ),
+    Case(
+        method="SessionStore.delete_many",
+        ground=owning,
+        call=lambda storage, _: storage.sessions.delete_many(["s"]),
+        again=Again.REPORTED,
+    ),
+    Case(
+        method="SessionStore.delete_expired",
+        ground=labelled,
+        call=lambda storage, _: storage.sessions.delete_expired(),
+        again=Again.REPORTED,
+    ),
+    Case(
+        method="Session.edit",
+        ground=labelled,
+        call=lambda storage, _: storage.session("s").edit(owner="bob", labels={"b": "3", "c": "4"}),
+        again=Again.SAME,
     ),
     Case(
         method="Session.commit",

@@ -21,6 +21,12 @@ class Relation(NamedTuple):
 
 RELATIONS: Final = (
     Relation("damage_session_ids", "session {subject!r}", "{detail}", remedy.SESSION),
+    Relation(
+        "damage_session_labels",
+        "session {subject!r}",
+        "lists do not find it by {detail}",
+        "write its owner and labels again with session.edit",
+    ),
     Relation("damage_session_leases", "session {subject!r}", "{detail}", remedy.SESSION),
     Relation("damage_leaves", "session {subject!r}", "its head {detail!r} is not at its place", remedy.SESSION),
     Relation("damage_node_counts", "session {subject!r}", "it counts {detail}", _LIST),

@@ -17,8 +17,8 @@ from lash.plan.queue.queue import BatchRow, decode_batch, encode_batch
 from lash.plan.session.checkpoint import manifest_ref
 from lash.plan.session.frame import FrameRow, decode_frames
 from lash.plan.session.kind import stored_kind
+from lash.plan.session.meta import MetaRow, decode_meta
 from lash.plan.session.node import PathRow, decode_node, user_text
-from lash.plan.session.session import MetaRow, decode_meta
 from lash.plan.session.turn import check_result
 
 _ANY: str = "any"

@@ -15,6 +15,8 @@ TOOL_STATE: Final = "tool_state"
 PLUGIN_SNAPSHOT: Final = "plugin_snapshot"
 EXECUTION_STATE: Final = "execution_state"
 
+AGENT_OPTION: Final = "agent"
+"""The turn option that names the agent, in messages and in saved state."""
 
 _NO_TOKENS: Final = TokenUsage()
 

@@ -13,7 +13,7 @@ from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.frame import AgentFrame, ModelSpec
 from lash.model.session.node import Graph
 from lash.model.session.usage import UsageEntry
-from lash.model.value import ClosedValue, Count, Positive, Value, share_default
+from lash.model.value import ClosedValue, Count, JSONObject, Positive, Value, share_default
 
 
 class Durability(enum.StrEnum):
@@ -60,7 +60,11 @@ class SessionConfig(ClosedValue, frozen=True, kw_only=True):
 
 
 class SessionMeta(Value, frozen=True, kw_only=True):
-    """The description of a session in lists. It can be edited and is independent of the head."""
+    """The description of a session in lists. It can be edited and is independent of the head.
+
+    ``owner`` and ``labels`` are indexed: lists filter by them. ``metadata`` is JSON of the application's own. From
+    ``expires_at_ms`` on, maintenance deletes the session; until then it is like any other.
+    """
 
     session_id: str
     name: str
@@ -68,6 +72,10 @@ class SessionMeta(Value, frozen=True, kw_only=True):
     model: str = ""
     cwd: str | None = None
     relation: SessionRelation = RootRelation()
+    owner: str | None = None
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    metadata: JSONObject = msgspec.field(default_factory=dict)
+    expires_at_ms: int | None = None
 
 
 class SessionHead(Value, frozen=True, kw_only=True):
@@ -107,18 +115,73 @@ class SessionRead(Value, frozen=True, kw_only=True):
     usage: tuple[UsageEntry, ...]
 
 
+class SessionState(enum.StrEnum):
+    """What a session is doing: the first of these that applies."""
+
+    RUNNING = "running"
+    """A live lease is held: a worker runs a turn."""
+    QUEUED = "queued"
+    """Input is queued, also if it is delayed, or the session pauses after a failure."""
+    WAITING = "waiting"
+    """A wait of the session is open."""
+    IDLE = "idle"
+
+
+class SessionOrder(enum.StrEnum):
+    """What a list of sessions is sorted by."""
+
+    CREATED = "created"
+    """The order in which the sessions were created."""
+    ACTIVE = "active"
+    """The time of the last commit; of the creation, before the first."""
+
+
+class SessionFilter(Value, frozen=True, kw_only=True):
+    """Which sessions a list returns. A field that is not set matches every session.
+
+    A session must have all of the ``labels``. ``agent`` is that of the session's last turn. The times are exclusive;
+    ``active`` is the time of the last commit.
+    """
+
+    prefix: str | None = None
+    owner: str | None = None
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    agent: str | None = None
+    state: SessionState | None = None
+    created_after_ms: int | None = None
+    created_before_ms: int | None = None
+    active_after_ms: int | None = None
+    active_before_ms: int | None = None
+
+
+class SessionCounts(Value, frozen=True, kw_only=True):
+    """What a session has: batches in its queue, claimed or not, dead letters, and open waits."""
+
+    queued: Count = 0
+    dead: Count = 0
+    waits: Count = 0
+
+
 class SessionSummary(Value, frozen=True, kw_only=True):
-    """One line of a session picker."""
+    """One line of a session picker. The last four fields are None unless the list was asked for them.
+
+    ``head`` and ``checkpoint`` are None too before the first commit. ``agent`` is that of the last turn.
+    """
 
     meta: SessionMeta
     revision: Count
     first_user_message: str
     user_message_count: Count
     updated_at_ms: int
+    agent: str | None = None
+    state: SessionState | None = None
+    counts: SessionCounts | None = None
+    head: SessionHead | None = None
+    checkpoint: Checkpoint | None = None
 
 
 class SessionPage(Value, frozen=True, kw_only=True):
-    """Some sessions, newest first, and the cursor of the next page."""
+    """Some sessions in the order of the list, and the cursor of the next page."""
 
     sessions: tuple[SessionSummary, ...]
     next_cursor: str | None = None

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from lash.base.codec import encode
 from lash.base.compression import BlobRef, Compression, StoredBlob
-from lash.base.limits import MAX_INTEGER, check_digest, check_identifier, check_integer
+from lash.base.limits import MAX_IDENTIFIER_LENGTH, MAX_INTEGER, check_digest, check_identifier, check_integer
 from lash.errors import (
     AttachmentNotFound,
     BlobNotFound,
@@ -30,6 +30,7 @@ from lash.errors import (
 )
 from lash.model.lease import LeaseFence, ResourceKind, session_resource
 from lash.model.scope import turn_scope_id
+from lash.model.session.checkpoint import AGENT_OPTION, TurnState
 from lash.model.session.commit import Append, Commit, CommitBudget, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.session.session import Retention, SessionConfig
 from lash.plan.lease import NEVER_HELD, LeaseRow, check_fence, require_fence
@@ -79,6 +80,8 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     scope_id: str | None
     """The scope of the turn's effects, which ends with its commit."""
     config: str
+    agent: str | None
+    """The agent that the turn state names; the session keeps its agent if it names none."""
     frames: tuple[FrameRow, ...]
     nodes: tuple[EncodedNode, ...]
     checkpoint: EncodedCheckpoint
@@ -185,6 +188,7 @@ def prepare_commit(
         commit_hash=None if commit.turn_id is None else commit_hash(commit, components, records),
         scope_id=None if commit.turn_id is None else turn_scope_id(commit.session_id, commit.turn_id),
         config=config,
+        agent=agent_of(commit.checkpoint.turn_state),
         frames=frames.rows,
         nodes=nodes,
         checkpoint=saved,
@@ -203,6 +207,12 @@ def prepare_commit(
     require_room(prepared.usage_totals)
     check_budget(prepared.rows, prepared.size, rules.budget)
     return prepared
+
+
+def agent_of(state: TurnState) -> str | None:
+    """Return the agent of the turn, if the state names one that fits an index."""
+    agent = state.protocol_turn_options.get(AGENT_OPTION)
+    return agent if isinstance(agent, str) and 0 < len(agent) <= MAX_IDENTIFIER_LENGTH and "\0" not in agent else None
 
 
 def encode_new_nodes(delta: GraphDelta, compression: Compression) -> tuple[EncodedNode, ...]:

@@ -14,7 +14,7 @@ from lash.base.limits import check_identifier
 from lash.errors import InvalidInput, NodeNotFound, SessionExists
 from lash.model.session.created import CreatedSession
 from lash.model.session.session import ForkRelation, SessionMeta
-from lash.plan.session.session import MetaRow, decode_meta, encode_meta, new_meta
+from lash.plan.session.meta import EncodedMeta, GivenMeta, MetaRow, decode_meta, encode_meta, new_meta
 
 
 class InheritedRun(msgspec.Struct, frozen=True, array_like=True):
@@ -49,8 +49,7 @@ class PreparedFork(msgspec.Struct, frozen=True, kw_only=True):
 class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where a fork starts: the runs it inherits, and the node after which it continues."""
 
-    meta: SessionMeta
-    relation: str
+    encoded: EncodedMeta
     source_key: int
     committed: bool
     node_id: str | None
@@ -68,11 +67,9 @@ class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
 def prepare_fork(
     source_session_id: str,
     new_session_id: str,
+    given: GivenMeta,
     *,
     node_id: str | None,
-    name: str | None,
-    model: str,
-    cwd: str | None,
 ) -> PreparedFork:
     """Check the arguments of a fork, or raise InvalidInput. Does not read the database."""
     check_identifier("source_session_id", source_session_id)
@@ -81,7 +78,7 @@ def prepare_fork(
     if node_id is not None:
         check_identifier("node_id", node_id)
     relation = ForkRelation(source_session_id=source_session_id, node_id=node_id)
-    meta = new_meta(new_session_id, name=name, model=model, cwd=cwd, relation=relation)
+    meta = new_meta(new_session_id, msgspec.structs.replace(given, relation=relation))
     encode_meta(meta, new_session_id)
     return PreparedFork(source_session_id=source_session_id, node_id=node_id, meta=meta)
 
@@ -107,8 +104,7 @@ def fork_point(prepared: PreparedFork, source: SourceRow, runs: Sequence[Inherit
     relation = ForkRelation(source_session_id=prepared.source_session_id, node_id=node_id)
     meta = msgspec.structs.replace(prepared.meta, relation=relation)
     return ForkPoint(
-        meta=meta,
-        relation=encode_meta(meta, meta.session_id),
+        encoded=encode_meta(meta, meta.session_id),
         source_key=source.session_key,
         committed=source.committed,
         node_id=node_id,

@@ -1,18 +1,16 @@
-"""Decoding of session rows, and the rules for reading, listing and trimming sessions."""
+"""Decoding of session rows, and the rules for reading and trimming sessions."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from lash.base.codec import decode, encode
+from lash.base.codec import decode
 from lash.base.compression import BlobRef
-from lash.base.limits import check_identifier, check_integer, check_text
-from lash.errors import CorruptData, InvalidInput, SessionBindingMismatch, SessionDeleted, SessionNotFound
+from lash.base.limits import check_identifier, check_integer
+from lash.errors import CorruptData, InvalidInput, SessionDeleted, SessionNotFound
 from lash.model.session.node import Graph, RawNode
 from lash.model.session.session import (
     ActivePath,
@@ -20,15 +18,11 @@ from lash.model.session.session import (
     ReadScope,
     SessionConfig,
     SessionHead,
-    SessionMeta,
-    SessionPage,
     SessionRead,
-    SessionRelation,
-    SessionSummary,
 )
-from lash.model.value import Value
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, decode_checkpoint
 from lash.plan.session.frame import FrameRow, decode_frames
+from lash.plan.session.meta import MetaRow
 from lash.plan.session.node import NodePosition, PathRow, StoredNode, graph_nodes, path_nodes, raw_path_nodes
 from lash.plan.session.usage import UsageRow, decode_usage
 
@@ -104,22 +98,6 @@ class RevisionRows(msgspec.Struct, frozen=True, array_like=True):
     totals: list[UsageRow]
 
 
-class MetaRow(msgspec.Struct, frozen=True, array_like=True):
-    """The metadata of a session, and the columns that a list shows."""
-
-    session_key: int
-    session_id: str
-    name: str
-    created_at_ms: int
-    model: str
-    cwd: str | None
-    relation: str
-    revision: int
-    first_user_message: str
-    user_message_count: int
-    updated_at_ms: int
-
-
 class HeldNode(msgspec.Struct, frozen=True, array_like=True):
     """A node that cannot be removed, and the reason."""
 
@@ -132,25 +110,6 @@ class Floors(msgspec.Struct, frozen=True, array_like=True):
 
     revision: int
     fencing: int
-
-
-class _Relation(Value, frozen=True, kw_only=True):
-    relation: SessionRelation
-
-
-def new_meta(
-    session_id: str, *, name: str | None, model: str, cwd: str | None, relation: SessionRelation
-) -> SessionMeta:
-    """Return the metadata with which a session is created; the database adds the time."""
-    check_identifier("session_id", session_id)
-    return SessionMeta(
-        session_id=session_id,
-        name=session_id if name is None else name,
-        created_at_ms=0,
-        model=model,
-        cwd=cwd,
-        relation=relation,
-    )
 
 
 def new_head(row: MetaRow) -> HeadRow:
@@ -251,71 +210,11 @@ def check_path(leaf_node_id: str | None, last: int | None) -> ActivePath:
     return ActivePath(leaf_node_id=leaf_node_id, last=last)
 
 
-def encode_meta(meta: SessionMeta, session_id: str) -> str:
-    """Check the metadata of this session and return its relation as stored."""
-    if not isinstance(meta, SessionMeta):
-        raise InvalidInput(f"expected a SessionMeta, got {type(meta).__name__}")
-    if check_identifier("session_id", meta.session_id) != session_id:
-        raise SessionBindingMismatch(session_id, meta.session_id)
-    check_text("name", meta.name)
-    check_text("model", meta.model, limit=255)
-    check_integer("created_at_ms", meta.created_at_ms)
-    if meta.cwd is not None:
-        check_text("cwd", meta.cwd)
-    return encode_relation(meta.relation)
-
-
-def encode_relation(relation: SessionRelation) -> str:
-    return encode(_Relation(relation=relation), _Relation, "relation")
-
-
-def decode_meta(row: MetaRow) -> SessionMeta:
-    relation = decode(row.relation, _Relation, f"the relation of session {row.session_id!r}").relation
-    return SessionMeta(
-        session_id=row.session_id,
-        name=row.name,
-        created_at_ms=row.created_at_ms,
-        model=row.model,
-        cwd=row.cwd,
-        relation=relation,
-    )
-
-
-def decode_page(rows: Sequence[MetaRow], limit: int) -> SessionPage:
-    """Return the page; one row more than the limit means that there is a next page."""
-    shown = rows[:limit]
-    more = len(rows) > limit
-    return SessionPage(
-        sessions=tuple(
-            SessionSummary(
-                meta=decode_meta(row),
-                revision=row.revision,
-                first_user_message=row.first_user_message,
-                user_message_count=row.user_message_count,
-                updated_at_ms=row.updated_at_ms,
-            )
-            for row in shown
-        ),
-        next_cursor=encode_cursor(shown[-1].session_key) if more else None,
-    )
-
-
-def encode_cursor(session_key: int) -> str:
-    """Return the opaque cursor that continues a list of sessions after this one."""
-    return base64.urlsafe_b64encode(b"s1:%d" % session_key).decode()
-
-
-def decode_cursor(cursor: str | None) -> int | None:
-    """Return the session key of a cursor, or raise InvalidInput."""
-    if cursor is None:
-        return None
-    try:
-        version, _, digits = base64.urlsafe_b64decode(check_identifier("cursor", cursor)).partition(b":")
-        if version == b"s1":
-            return check_integer("cursor", int(digits), at_least=0)
-    except (binascii.Error, ValueError):
-        pass
-    raise InvalidInput(f"expected a cursor of a list of sessions, got {cursor!r:.80}")
+def check_session_ids(session_ids: Collection[str]) -> tuple[str, ...]:
+    """Return the ids without repetitions, or raise InvalidInput if they are not a collection of ids."""
+    if isinstance(session_ids, str | bytes) or not isinstance(session_ids, Collection):
+        raise InvalidInput(f"session_ids must be a collection of ids, not {type(session_ids).__name__}")
+    return tuple(dict.fromkeys(check_identifier("session_id", each) for each in session_ids))
 
 
 def require_removable(session_id: str, held: Iterable[HeldNode]) -> None:

@@ -38,6 +38,7 @@ class CommitAlone(NamedTuple):
     node_count: int
     first_user_message: str
     user_message_count: int
+    agent: str | None
 
     turn_state: str
     plugin_snapshot_revision: int | None
@@ -117,6 +118,7 @@ def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> 
         node_count=head.node_count,
         first_user_message=head.first_user_message,
         user_message_count=head.user_message_count,
+        agent=prepared.agent,
         turn_state=saved.turn_state,
         plugin_snapshot_revision=saved.manifest.plugin_snapshot_revision,
         run_segment=run.segment,

@@ -77,6 +77,7 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     node_count: int
     first_user_message: str
     user_message_count: int
+    agent: str | None = None
     segments: tuple[NewSegment, ...] = ()
     refs: frozenset[BlobRef] = frozenset()
     components: dict[str, BlobRef] = {}
@@ -165,6 +166,7 @@ def _record_of(planned: PlannedCommit, replaced: tuple[Replacement, ...] | None 
             node_count=head.node_count,
             first_user_message=head.first_user_message,
             user_message_count=head.user_message_count,
+            agent=prepared.agent,
             segments=decision.placement.segments,
             refs=prepared.required_refs if replaced is None else frozenset(),
             components=prepared.components if replaced is None else {},

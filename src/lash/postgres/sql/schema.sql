@@ -24,11 +24,11 @@ INSERT INTO :"schema".lash_migrations (number, name, applied_at_ms)
 VALUES ($1::bigint, $2::text, :"schema".lash_now_ms());
 
 -- name: schema_columns
--- Every column of lash's tables: table, column, type, whether it refuses NULL.
+-- Every column of lash's tables that can be written: table, column, type, whether it refuses NULL.
 SELECT t.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull
 FROM pg_class AS t
 JOIN pg_namespace AS n ON n.oid = t.relnamespace
-JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 WHERE n.nspname = $1::text AND t.relkind IN ('r', 'p') AND t.relname LIKE 'lash\_%'
 ORDER BY t.relname, a.attnum;
 

@@ -13,16 +13,13 @@ from lash.errors import InvalidInput
 from lash.model.causal import TurnCause
 from lash.model.lease import LeaseFence
 from lash.model.queue import ClaimCompletion
-from lash.model.session.checkpoint import CheckpointDraft, TurnState
+from lash.model.session.checkpoint import AGENT_OPTION, CheckpointDraft, TurnState
 from lash.model.session.commit import Append, Commit, Unchanged
 from lash.model.session.message import Message, Part, PartKind, Role
 from lash.model.session.node import Entry, MessageEntry, Node
 from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.model.value import JSON, Value
 from lash.runtime.turns.history import History
-
-AGENT_OPTION = "agent"
-"""Option key for the agent's name, in messages and in saved state."""
 
 
 class _Component(Value, frozen=True, kw_only=True):

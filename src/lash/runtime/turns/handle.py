@@ -21,12 +21,13 @@ from lash.model.queue import (
     TurnInput,
     turn_id_of,
 )
+from lash.model.session.checkpoint import AGENT_OPTION
 from lash.model.session.message import AttachmentRef, Message
 from lash.model.session.node import MessageEntry
 from lash.model.session.session import ActivePath
 from lash.model.session.usage import UsageEntry
 from lash.runtime.observe.stream import current_cursor, observe
-from lash.runtime.turns.draft import AGENT_OPTION, cancelled_id, reply_id
+from lash.runtime.turns.draft import cancelled_id, reply_id
 from lash.runtime.turns.inbox import cancel_command, command_of, find_letter, queued_batches
 from lash.runtime.turns.messages import check_last, last_of, read_tail, text_of
 from lash.stores.storage import Storage

@@ -19,6 +19,7 @@ from lash.errors import (
 )
 from lash.model.effect import CheckpointPoint, TurnCheckpoint, TurnScope
 from lash.model.queue import Batch, Claim, ClaimedTurn, TurnInput, turn_id_of
+from lash.model.session.checkpoint import AGENT_OPTION
 from lash.model.session.message import Message
 from lash.model.session.node import ProtocolEntry
 from lash.model.value import JSON
@@ -29,7 +30,7 @@ from lash.runtime.errors import STORAGE_TROUBLE, Suspended
 from lash.runtime.hooks import TURN
 from lash.runtime.steps.failure import describe_failure, trace_of
 from lash.runtime.steps.journal import Journal, root_branch
-from lash.runtime.turns.draft import AGENT_OPTION, TurnDraft
+from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.inbox import Inbox, input_messages, may_merge
 from lash.runtime.turns.past import Past
 from lash.runtime.turns.turn import Turn

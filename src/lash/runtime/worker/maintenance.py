@@ -20,6 +20,8 @@ _PAGE: Final = 100
 """How many processes one transaction removes: other writers wait for it."""
 _RECORDS: Final = 100
 """How many expired records one transaction removes: their values may be large."""
+_SESSIONS: Final = 100
+"""How many expired sessions one call deletes."""
 _CHANGES: Final = 1_000
 """How many entries of the feed one transaction removes."""
 
@@ -41,8 +43,10 @@ async def maintain_regularly(core: Core) -> None:
 
 
 async def maintain(core: Core) -> None:
-    """Remove attachments that can no longer be committed, expired records, and processes that ended long ago."""
+    """Remove expired sessions and records, attachments that no turn can commit, and processes that ended long ago."""
     storage = core.storage
+    while len(await storage.sessions.delete_expired(limit=_SESSIONS)) == _SESSIONS:
+        pass
     await storage.attachments.sweep(_UNCOMMITTED_MS, _Owners(storage).is_gone)
     while await storage.records.prune(limit=_RECORDS) == _RECORDS:
         pass

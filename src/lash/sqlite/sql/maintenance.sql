@@ -156,6 +156,8 @@ UNION ALL
 SELECT 'lash_session_ids', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_session_ids LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_session_ids)
 UNION ALL
+SELECT 'lash_session_labels', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_session_labels LIMIT :limit)), NULL
+UNION ALL
 SELECT 'lash_session_leases', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_session_leases LIMIT :limit)), NULL
 UNION ALL
 SELECT 'lash_segments', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_segments LIMIT :limit)), NULL

@@ -7,10 +7,9 @@ import msgspec
 from lash.base.backoff import MAX_PLANS
 from lash.errors import CorruptData, LashError, StoreUnavailable
 from lash.model.session.commit import CommitResult
-from lash.model.session.session import SessionMeta
 from lash.plan.session.commit import Apply, PreparedCommit
 from lash.plan.session.first_commit import first_facts, starting_at
-from lash.plan.session.session import MetaRow
+from lash.plan.session.meta import EncodedMeta, MetaRow
 from lash.plan.session.turn import TurnRow
 from lash.postgres.cache import HeadCache, KnownCheckpoint
 from lash.postgres.commit.planned import PlannedCommit
@@ -20,6 +19,7 @@ from lash.postgres.commit.writer import WrittenCommit
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.engine.errors import is_taken_key
 from lash.postgres.rows.session.commit import FactsAnswer, facts_arguments
+from lash.postgres.rows.session.fork import create_arguments
 from lash.stores.session import DecideFirstCommit
 
 
@@ -43,16 +43,16 @@ class PostgresCreations:
         self._heads = heads
 
     async def create(
-        self, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+        self, encoded: EncodedMeta, prepared: PreparedCommit, decide: DecideFirstCommit
     ) -> tuple[MetaRow, TurnRow | None, CommitResult | None]:
         """Create the session unless its id is taken. The first plan assumes an id that was never used."""
-        session_id, revision = meta.session_id, 0
+        session_id, revision = encoded.meta.session_id, 0
         write = self._in_transaction if prepared.records else self._at_once
         for _ in range(MAX_PLANS):
             moved = starting_at(prepared, revision)
             refusal: LashError | None = None
             try:
-                row = await write(meta, relation, moved, decide)
+                row = await write(encoded, moved, decide)
             except StoreUnavailable:
                 raise
             except LashError as error:
@@ -69,14 +69,14 @@ class PostgresCreations:
         raise StoreUnavailable(f"session {session_id!r} was created and deleted {MAX_PLANS} times during a creation")
 
     async def _at_once(
-        self, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+        self, encoded: EncodedMeta, prepared: PreparedCommit, decide: DecideFirstCommit
     ) -> MetaRow | None:
         """Write both in one statement; return None if the session exists or starts at another revision."""
         decision = decide(prepared, first_facts(prepared))
         assert isinstance(decision, Apply), "a new session has no turn to replay"
         planned = PlannedCommit(prepared=prepared, decision=decision, before=None)
         revision = prepared.commit.expected_revision
-        arguments = (meta.session_id, meta.name, meta.model, meta.cwd, relation, revision, *arguments_of_first(planned))
+        arguments = (*create_arguments(encoded), revision, *arguments_of_first(planned))
         repeatable = planned.is_repeatable
         row = await self._database.write_one(MetaRow, "session_create_committed", *arguments, repeatable=repeatable)
         if row is not None:
@@ -84,12 +84,12 @@ class PostgresCreations:
         return row
 
     async def _in_transaction(
-        self, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+        self, encoded: EncodedMeta, prepared: PreparedCommit, decide: DecideFirstCommit
     ) -> MetaRow | None:
         """Write both in one transaction, which reads the versions of the storage's records; return None as above."""
         try:
             async with self._database.transaction() as transaction:
-                return await _write_both(transaction, meta, relation, prepared, decide)
+                return await _write_both(transaction, encoded, prepared, decide)
         except _StalePlanError:
             return None
         except CorruptData as error:
@@ -111,10 +111,9 @@ class PostgresCreations:
 
 
 async def _write_both(
-    transaction: Transaction, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+    transaction: Transaction, encoded: EncodedMeta, prepared: PreparedCommit, decide: DecideFirstCommit
 ) -> MetaRow | None:
-    arguments = (meta.session_id, meta.name, meta.model, meta.cwd, relation)
-    created = await transaction.one(MetaRow, "session_create", *arguments)
+    created = await transaction.one(MetaRow, "session_create", *create_arguments(encoded))
     if created is None or created.revision != prepared.commit.expected_revision:
         raise _StalePlanError
     answer = await transaction.one(FactsAnswer, "commit_facts", *facts_arguments(prepared))
@@ -125,4 +124,4 @@ async def _write_both(
     planned = PlannedCommit(prepared=prepared, decision=decision, before=None)
     if await transaction.one(WrittenCommit, "commit_apply", *arguments_of_any([planned])) is None:
         raise _StalePlanError
-    return await transaction.one(MetaRow, "session_meta", meta.session_id)
+    return await transaction.one(MetaRow, "session_meta", encoded.meta.session_id)

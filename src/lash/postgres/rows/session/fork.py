@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
+from lash.plan.session.meta import EncodedMeta, MetaRow
 from lash.plan.session.node import PathRow, first_user_text
-from lash.plan.session.session import MetaRow, missing_session
+from lash.plan.session.session import missing_session
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.lookup import missing_within
 from lash.sqlkit.rows import Number
@@ -20,9 +21,8 @@ async def run_fork(database: Database, prepared: PreparedFork, decide: DecideFor
         if existing is not None:
             return existing, False
         point = await _find_point(transaction, prepared, decide)
-        meta = point.meta
-        arguments = (meta.session_id, meta.name, meta.model, meta.cwd, point.relation)
-        created = await transaction.one(MetaRow, "session_create", *arguments)
+        meta = point.encoded.meta
+        created = await transaction.one(MetaRow, "session_create", *create_arguments(point.encoded))
         if created is not None:
             await _fill(transaction, created.session_key, point)
         # Another caller may have created it in the meantime.
@@ -30,6 +30,16 @@ async def run_fork(database: Database, prepared: PreparedFork, decide: DecideFor
         if row is None:
             raise missing_session(meta.session_id, deleted=True)
         return row, created is not None
+
+
+def create_arguments(encoded: EncodedMeta) -> tuple[object, ...]:
+    """Return the arguments of ``session_create``."""
+    meta, terms = encoded.meta, encoded.terms
+    return (
+        *(meta.session_id, meta.name, meta.model, meta.cwd, encoded.relation),
+        *(meta.owner, encoded.labels, encoded.metadata, meta.expires_at_ms),
+        *(list(terms.keys()), list(terms.values())),
+    )
 
 
 async def graph_owners(transaction: Transaction, session_key: int) -> list[int]:

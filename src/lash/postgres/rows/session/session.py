@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -12,15 +13,17 @@ from lash.base.backoff import MAX_PLANS
 from lash.base.compression import BlobRef
 from lash.errors import StoreUnavailable
 from lash.model.session.commit import AppendResult, CommitResult
-from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionMeta
+from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionPage
 from lash.plan.session.append import PreparedAppend
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.erase import PreparedErasure
 from lash.plan.session.fork import PreparedFork
 from lash.plan.session.kind import NodePage
+from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
 from lash.plan.session.node import WHOLE_PATH, PathRow
-from lash.plan.session.session import HeadRow, HeldNode, MetaRow, ReadRow, RevisionRows, new_head
+from lash.plan.session.page import PreparedPage
+from lash.plan.session.session import HeadRow, HeldNode, ReadRow, RevisionRows, new_head
 from lash.plan.session.turn import TurnRow
 from lash.postgres.cache import HeadCache
 from lash.postgres.engine.database import Database, Transaction
@@ -28,12 +31,13 @@ from lash.postgres.rows.session.append import PostgresAppends
 from lash.postgres.rows.session.commit import PostgresCommits
 from lash.postgres.rows.session.create import PostgresCreations
 from lash.postgres.rows.session.erase import run_erasure
-from lash.postgres.rows.session.fork import reclaim_graphs, recount, run_fork
+from lash.postgres.rows.session.fork import create_arguments, reclaim_graphs, recount, run_fork
 from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.node import NodeAnswer, NodePageAnswer
+from lash.postgres.rows.session.page import read_page
 from lash.postgres.rows.trigger.trigger import delete_subscriptions
-from lash.sqlkit.rows import Flag, Number
-from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFirstCommit, DecideFork
+from lash.sqlkit.rows import Flag, Number, Text
+from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFirstCommit, DecideFork, DecodePage
 
 T = TypeVar("T")
 _SHORT: Final = 500
@@ -109,6 +113,10 @@ class BuriedAnswer(msgspec.Struct, frozen=True, array_like=True):
     owner_keys: list[int]
 
 
+class _Refused(Exception):
+    """Rolls back the deletion of a session that is not expired any more, or whose lease is live."""
+
+
 class _Read(NamedTuple, Generic[T]):
     """What was read, which may be None."""
 
@@ -126,18 +134,18 @@ class PostgresSessionRows:
         self._appends = PostgresAppends(database, self._heads)
         self._creations = PostgresCreations(database, self._heads)
 
-    async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
-        arguments = (meta.session_id, meta.name, meta.model, meta.cwd, relation)
+    async def create(self, encoded: EncodedMeta) -> tuple[MetaRow, bool]:
+        session_id, arguments = encoded.meta.session_id, create_arguments(encoded)
         row = await self._database.write_one(MetaRow, "session_create", *arguments, repeatable=True)
         if row is None:
-            return await self.meta(meta.session_id), False
-        self._heads.remember(meta.session_id, new_head(row))
+            return await self.meta(session_id), False
+        self._heads.remember(session_id, new_head(row))
         return row, True
 
     async def create_committed(
-        self, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+        self, encoded: EncodedMeta, prepared: PreparedCommit, decide: DecideFirstCommit
     ) -> tuple[MetaRow, TurnRow | None, CommitResult | None]:
-        return await self._creations.create(meta, relation, prepared, decide)
+        return await self._creations.create(encoded, prepared, decide)
 
     async def fork(self, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:
         return await run_fork(self._database, prepared, decide)
@@ -145,35 +153,41 @@ class PostgresSessionRows:
     async def find(self, session_id: str) -> MetaRow | None:
         return await self._database.read_one(MetaRow, "session_meta", session_id)
 
-    async def page(self, before: int | None, limit: int) -> list[MetaRow]:
-        return await self._database.read_all(MetaRow, "session_page", before, limit)
+    async def page(self, page: PreparedPage, decode: DecodePage) -> SessionPage:
+        return await read_page(self._database, page, decode)
 
     async def delete(self, session_id: str) -> bool:
         self._heads.forget(session_id)
         async with self._database.transaction() as transaction:
-            # The order of all nouns. From here on no schedule or subscription of the session can be created. A separate
-            # statement, so that the next ones see what others committed while this one waited.
-            await transaction.run("trigger_hold_session", session_id)
-            await _untie(transaction, session_id)
-            # Processes before the session, as an append that wakes it takes its locks; its wakes after it, as a commit.
-            held = await transaction.one(LockAnswer, "session_lock", session_id)
-            await transaction.run("event_lose_session", session_id)
-            if held is None:
-                return False
-            buried = await transaction.one(BuriedAnswer, "session_bury", held.session_key, held.fencing)
-            if buried is None:
-                return False
-            keys = [held.session_key, *buried.owner_keys] if buried.has_heirs else buried.owner_keys
-            await reclaim_graphs(transaction, self._database.options.schema, keys)
-            return True
+            return await _delete(transaction, self._database.options.schema, session_id, only_expired=False)
+
+    async def delete_many(self, session_ids: Sequence[str]) -> list[str]:
+        return [each for each in session_ids if await self.delete(each)]
+
+    async def delete_expired(self, limit: int) -> list[str]:
+        found = await self._database.read_all(Text, "session_expired", limit)
+        return [row.text for row in found if await self._delete_expired(row.text)]
+
+    async def _delete_expired(self, session_id: str) -> bool:
+        self._heads.forget(session_id)
+        with suppress(_Refused):
+            async with self._database.transaction() as transaction:
+                if await _delete(transaction, self._database.options.schema, session_id, only_expired=True):
+                    return True
+                raise _Refused
+        return False
 
     async def meta(self, session_id: str) -> MetaRow:
         return await self._existing(session_id, await self.find(session_id))
 
-    async def save_meta(self, meta: SessionMeta, relation: str) -> None:
-        arguments = (meta.session_id, meta.name, meta.created_at_ms, meta.model, meta.cwd, relation)
-        saved = await self._database.write_one(Flag, "session_save_meta", *arguments, repeatable=True)
-        await self._existing(meta.session_id, saved)
+    async def change_meta(self, change: MetaChange) -> None:
+        arguments = (
+            *(change.session_id, change.name, change.created_at_ms, change.model, change.relation),
+            *(change.labels, change.metadata, change.set_cwd, change.cwd, change.set_owner, change.owner),
+            *(change.set_expiry, change.expires_at_ms, list(change.terms.keys()), list(change.terms.values())),
+        )
+        changed = await self._database.write_one(Flag, "session_change_meta", *arguments, repeatable=True)
+        await self._existing(change.session_id, changed)
 
     async def read(self, session_id: str) -> ReadRow:
         answer = await self._existing(session_id, await self._database.read_one(ReadAnswer, "session_read", session_id))
@@ -316,6 +330,24 @@ def _complete(answer: LoadAnswer, decode: Callable[[RevisionRows], T], parts: li
     nodes = [row for part in parts if not part.is_inherited for row in part.rows()]
     parts.clear()
     return _Read(decode(msgspec.structs.replace(answer, inherited=inherited, nodes=nodes)))
+
+
+async def _delete(transaction: Transaction, schema: str, session_id: str, *, only_expired: bool) -> bool:
+    # The order of all nouns. From here on no schedule or subscription of the session can be created. A separate
+    # statement, so that the next ones see what others committed while this one waited.
+    await transaction.run("trigger_hold_session", session_id)
+    await _untie(transaction, session_id)
+    # Processes before the session, as an append that wakes it takes its locks; its wakes after it, as a commit.
+    held = await transaction.one(LockAnswer, "session_lock", session_id, only_expired)
+    await transaction.run("event_lose_session", session_id)
+    if held is None:
+        return False
+    buried = await transaction.one(BuriedAnswer, "session_bury", held.session_key, held.fencing)
+    if buried is None:
+        return False
+    keys = [held.session_key, *buried.owner_keys] if buried.has_heirs else buried.owner_keys
+    await reclaim_graphs(transaction, schema, keys)
+    return True
 
 
 async def _untie(transaction: Transaction, session_id: str) -> None:

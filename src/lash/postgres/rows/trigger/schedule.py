@@ -10,7 +10,7 @@ import msgspec
 
 from lash.errors import CorruptData, OccurrenceConflict, StoreUnavailable
 from lash.model.trigger.schedule import Fired, FiredTick
-from lash.plan.session.session import MetaRow
+from lash.plan.session.meta import MetaRow
 from lash.plan.trigger.schedule import DueRow, ScheduleChange, ScheduleRow, Target, TickPlan, fired
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.lookup import missing

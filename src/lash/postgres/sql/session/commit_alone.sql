@@ -7,7 +7,7 @@ new AS (
         leaf_segment = :leaf_segment::bigint, leaf_depth = :leaf_depth::bigint, segment_count = :segment_count::bigint,
         node_seq = :node_seq::bigint, node_count = :node_count::bigint,
         first_user_message = :first_user_message::text, user_message_count = :user_message_count::bigint,
-        updated_at_ms = :"schema".lash_now_ms()
+        updated_at_ms = :"schema".lash_now_ms(), agent = coalesce(:agent::text, s.agent)
 
 -- fragment: alone_rest
 -- The rest of the new head, nodes, turn, checkpoint, ledger and components.
@@ -130,7 +130,7 @@ SELECT new.session_key, false FROM new;
 -- arguments: turn_id, commit_hash, result, scope_id
 -- The new head:
 -- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
--- arguments: node_seq, node_count, first_user_message, user_message_count
+-- arguments: node_seq, node_count, first_user_message, user_message_count, agent
 -- The checkpoint:
 -- arguments: turn_state, plugin_snapshot_revision
 -- The nodes: their segment, the depth and number before the first, its parent; then columns, except that user_messages
@@ -153,7 +153,7 @@ WITH
 -- arguments: session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id
 -- arguments: turn_id, commit_hash, result, scope_id
 -- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
--- arguments: node_seq, node_count, first_user_message, user_message_count
+-- arguments: node_seq, node_count, first_user_message, user_message_count, agent
 -- arguments: turn_state, plugin_snapshot_revision
 -- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies, kinds
 -- arguments: usage_sources, usage_models, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens

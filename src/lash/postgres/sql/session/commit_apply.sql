@@ -12,13 +12,13 @@ asked AS MATERIALIZED (
             turn_id text, commit_hash text, result text, scope_id text, fence json, release json, config text, current_frame_id text,
             checkpoint_ref text, turn_state text, plugin_snapshot_revision bigint, retention_floor bigint,
             leaf_node_id text, leaf_segment bigint, leaf_depth bigint, segment_count bigint, node_seq bigint,
-            node_count bigint, first_user_message text, user_message_count bigint, segments json, refs json,
+            node_count bigint, first_user_message text, user_message_count bigint, agent text, segments json, refs json,
             components json, frames json, usage json, claims json, attachments json, replaced json
         )
     ) WITH ORDINALITY AS c (
         session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id, turn_id, commit_hash, result,
         scope_id, fence, release, config, current_frame_id, checkpoint_ref, turn_state, plugin_snapshot_revision, retention_floor, leaf_node_id,
-        leaf_segment, leaf_depth, segment_count, node_seq, node_count, first_user_message, user_message_count,
+        leaf_segment, leaf_depth, segment_count, node_seq, node_count, first_user_message, user_message_count, agent,
         segments, refs, components, frames, usage, claims, attachments, replaced, place
     )
     LIMIT :max_together::bigint
@@ -109,7 +109,7 @@ new AS (
         checkpoint_ref = a.checkpoint_ref, leaf_node_id = a.leaf_node_id, leaf_segment = a.leaf_segment,
         leaf_depth = a.leaf_depth, segment_count = a.segment_count, node_seq = a.node_seq, node_count = a.node_count,
         first_user_message = a.first_user_message, user_message_count = a.user_message_count,
-        updated_at_ms = held.now_ms
+        updated_at_ms = held.now_ms, agent = coalesce(a.agent, s.agent)
     FROM held
     JOIN asked AS a ON a.session_key = held.session_key
     WHERE s.session_key = held.session_key AND s.revision = a.assumed_revision

@@ -3,8 +3,9 @@
 -- it exists, or if it would not start at the revision that the plan assumed. Nothing of a new session is stored yet, so
 -- that nothing else is guarded.
 --
--- The metadata, and the commit as a record like those of commit_apply:
--- arguments: session_id, name, model, cwd, relation, assumed_revision, commit
+-- The metadata, with the labels, and the commit as a record like those of commit_apply:
+-- arguments: session_id, name, model, cwd, relation, owner, labels, metadata, expires_at_ms, label_keys, label_values
+-- arguments: assumed_revision, commit
 -- Columns of its nodes and of its blobs:
 -- arguments: segments, depths, seqs, node_ids, parent_ids, user_messages, bodies, packed_bodies, kinds, branches
 -- arguments: blob_hashes, blob_codecs, blob_sizes, blob_contents
@@ -15,7 +16,7 @@ asked AS MATERIALIZED (
         turn_id text, commit_hash text, result text, config text, current_frame_id text, checkpoint_ref text,
         turn_state text, plugin_snapshot_revision bigint, leaf_node_id text, leaf_segment bigint, leaf_depth bigint,
         segment_count bigint, node_seq bigint, node_count bigint, first_user_message text, user_message_count bigint,
-        segments json, components json, frames json, usage json
+        agent text, segments json, components json, frames json, usage json
     )
 ),
 -- The row of the id serialises creations and deletions.
@@ -33,16 +34,23 @@ new AS (
     INSERT INTO :"schema".lash_sessions (
         session_id, name, created_at_ms, model, cwd, relation, revision, config, current_frame_id, checkpoint_ref,
         leaf_node_id, leaf_segment, leaf_depth, segment_count, node_seq, node_count, first_user_message,
-        user_message_count, updated_at_ms
+        user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent
     )
     SELECT
         :session_id::text, :name::text, clock.now_ms, :model::text, :cwd::text, :relation::text, taken.revision + 1,
         a.config, a.current_frame_id, a.checkpoint_ref, a.leaf_node_id, a.leaf_segment, a.leaf_depth, a.segment_count,
-        a.node_seq, a.node_count, a.first_user_message, a.user_message_count, clock.now_ms
+        a.node_seq, a.node_count, a.first_user_message, a.user_message_count, clock.now_ms, :owner::text,
+        :labels::text, :metadata::text, :expires_at_ms::bigint, a.agent
     FROM clock, taken, asked AS a
     RETURNING
         session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
-        user_message_count, updated_at_ms
+        user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent
+),
+labelled AS (
+    INSERT INTO :"schema".lash_session_labels (session_key, key, value)
+    SELECT new.session_key, t.key, t.value
+    FROM new
+    CROSS JOIN unnest(:label_keys::text[], :label_values::text[]) AS t (key, value)
 ),
 leased AS (
     INSERT INTO :"schema".lash_session_leases (session_key, fencing)
@@ -131,7 +139,8 @@ SELECT
     (
         SELECT row(
             s.session_key, s.session_id, s.name, s.created_at_ms, s.model, s.cwd, s.relation, s.revision,
-            s.first_user_message, s.user_message_count, s.updated_at_ms
+            s.first_user_message, s.user_message_count, s.updated_at_ms, s.owner, s.labels, s.metadata,
+            s.expires_at_ms, s.agent
         )
         FROM :"schema".lash_sessions AS s
         WHERE s.session_id = $1::text

@@ -67,7 +67,7 @@ head AS (
     UPDATE :"schema".lash_sessions AS f
     SET revision = f.revision + 1, config = source.config, current_frame_id = source.current_frame_id,
         checkpoint_ref = source.checkpoint_ref, leaf_node_id = $3::text, leaf_segment = $4::bigint,
-        leaf_depth = $5::bigint
+        leaf_depth = $5::bigint, agent = source.agent
     FROM source
     WHERE f.session_key = $1::bigint
     RETURNING f.session_key, f.revision

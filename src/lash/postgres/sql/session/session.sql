@@ -3,7 +3,7 @@
 SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text;
 
 -- name: session_create
--- Creates a session with its lease row, above the numbers of a deleted one of the same id; no row if it exists. The row
+-- Creates a session with its lease row and its labels ($10, $11), above the numbers of a deleted one of the same id; no row if it exists. The row
 -- of the id serialises creations and deletions.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 taken AS (
@@ -16,18 +16,27 @@ taken AS (
 ),
 created AS (
     INSERT INTO :"schema".lash_sessions (
-        session_id, name, created_at_ms, model, cwd, relation, revision, updated_at_ms
+        session_id, name, created_at_ms, model, cwd, relation, revision, updated_at_ms, owner, labels, metadata,
+        expires_at_ms
     )
-    SELECT $1::text, $2::text, clock.now_ms, $3::text, $4::text, $5::text, taken.revision, clock.now_ms
+    SELECT
+        $1::text, $2::text, clock.now_ms, $3::text, $4::text, $5::text, taken.revision, clock.now_ms, $6::text,
+        $7::text, $8::text, $9::bigint
     FROM clock, taken
     RETURNING
         session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
-        user_message_count, updated_at_ms
+        user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent
 ),
 leased AS (
     INSERT INTO :"schema".lash_session_leases (session_key, fencing)
     SELECT created.session_key, taken.fencing
     FROM created, taken
+),
+labelled AS (
+    INSERT INTO :"schema".lash_session_labels (session_key, key, value)
+    SELECT created.session_key, t.key, t.value
+    FROM created
+    CROSS JOIN unnest($10::text[], $11::text[]) AS t (key, value)
 )
 SELECT * FROM created;
 
@@ -41,32 +50,58 @@ SELECT EXISTS (
 -- The metadata of one session.
 SELECT
     session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
-    user_message_count, updated_at_ms
+    user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent
 FROM :"schema".lash_sessions
 WHERE session_id = $1::text;
 
--- name: session_page
--- The newest sessions whose key is less than that of the cursor.
-SELECT
-    session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
-    user_message_count, updated_at_ms
-FROM :"schema".lash_sessions
-WHERE session_key < coalesce($1::bigint, 9223372036854775807)
-ORDER BY session_key DESC
-LIMIT $2::bigint;
+-- name: session_change_meta
+-- Changes the given parts of the metadata of one session, and the rows by which lists find it: that of the owner and
+-- those of the labels, if they are given. Keys and values of these are new_keys and new_values. Returns a row if there
+-- is such a session.
+-- arguments: session_id, name, created_at_ms, model, relation, labels, metadata, set_cwd, cwd, set_owner, owner
+-- arguments: set_expiry, expires_at_ms, new_keys, new_values
+WITH changed AS (
+    UPDATE :"schema".lash_sessions AS s
+    SET name = coalesce(:name::text, s.name), created_at_ms = coalesce(:created_at_ms::bigint, s.created_at_ms),
+        model = coalesce(:model::text, s.model), relation = coalesce(:relation::text, s.relation),
+        labels = coalesce(:labels::text, s.labels), metadata = coalesce(:metadata::text, s.metadata),
+        cwd = CASE WHEN :set_cwd::boolean THEN :cwd::text ELSE s.cwd END,
+        owner = CASE WHEN :set_owner::boolean THEN :owner::text ELSE s.owner END,
+        expires_at_ms = CASE WHEN :set_expiry::boolean THEN :expires_at_ms::bigint ELSE s.expires_at_ms END
+    WHERE s.session_id = :session_id::text
+    RETURNING s.session_key
+),
+-- A row that stays is changed in place: deleted and added again, it could meet itself.
+dropped AS (
+    DELETE FROM :"schema".lash_session_labels AS l
+    USING changed
+    WHERE l.session_key = changed.session_key AND l.key <> ALL (:new_keys::text[])
+        AND ((l.key = '' AND :set_owner::boolean) OR (l.key <> '' AND :labels::text IS NOT NULL))
+),
+added AS (
+    INSERT INTO :"schema".lash_session_labels AS l (session_key, key, value)
+    SELECT changed.session_key, t.key, t.value
+    FROM changed
+    CROSS JOIN unnest(:new_keys::text[], :new_values::text[]) AS t (key, value)
+    ON CONFLICT (session_key, key) DO UPDATE SET value = excluded.value WHERE l.value <> excluded.value
+)
+SELECT true FROM changed;
 
--- name: session_save_meta
--- Overwrites the editable metadata of one session.
-UPDATE :"schema".lash_sessions
-SET name = $2::text, created_at_ms = $3::bigint, model = $4::text, cwd = $5::text, relation = $6::text
-WHERE session_id = $1::text
-RETURNING true;
+-- name: session_expired
+-- Sessions whose expiry has passed and whose lease is not live, the first expired first; at most $1.
+SELECT s.session_id
+FROM :"schema".lash_sessions AS s
+JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+CROSS JOIN (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
+WHERE s.expires_at_ms <= clock.now_ms AND (l.token IS NULL OR l.expires_at_ms <= clock.now_ms)
+ORDER BY s.expires_at_ms
+LIMIT $1::bigint;
 
 -- name: session_lock
 -- Locks a session's lease row and then its own, in the order of commits; a wake can then neither be consumed nor
--- added.
+-- added. No row if only an expired session is wanted ($2) and this one is not, or if its lease is live.
 WITH lease AS (
-    SELECT l.session_key, l.fencing
+    SELECT l.session_key, l.fencing, l.token IS NOT NULL AND l.expires_at_ms > :"schema".lash_now_ms() AS live
     FROM :"schema".lash_sessions AS s
     JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
     WHERE s.session_id = $1::text
@@ -75,6 +110,7 @@ WITH lease AS (
 SELECT lease.session_key, lease.fencing
 FROM lease
 JOIN :"schema".lash_sessions AS s ON s.session_key = lease.session_key
+WHERE NOT $2::boolean OR (s.expires_at_ms <= :"schema".lash_now_ms() AND NOT lease.live)
 FOR UPDATE OF s;
 
 -- name: session_ties

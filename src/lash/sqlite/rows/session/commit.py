@@ -187,6 +187,7 @@ def _write_head(transaction: Transaction, prepared: PreparedCommit, head: HeadRo
         node_count=head.node_count,
         first_user_message=head.first_user_message,
         user_message_count=head.user_message_count,
+        agent=prepared.agent,
         now_ms=transaction.now_ms,
     )
     if published != 1:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from lash.model.session.commit import CommitResult
-from lash.model.session.session import SessionMeta
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.first_commit import starting_at
-from lash.plan.session.session import MetaRow
+from lash.plan.session.meta import EncodedMeta, MetaRow
 from lash.plan.session.turn import TurnRow
 from lash.sqlite.engine.database import Transaction
 from lash.sqlite.rows.session.commit import apply_commit, find_turn
@@ -18,13 +17,14 @@ from lash.stores.session import DecideFirstCommit
 
 
 def create_committed(
-    transaction: Transaction, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+    transaction: Transaction, encoded: EncodedMeta, prepared: PreparedCommit, decide: DecideFirstCommit
 ) -> tuple[MetaRow, TurnRow | None, CommitResult | None]:
     """Create the session inside a write transaction, unless its id is taken."""
-    is_new = insert_session(transaction, meta, relation)
-    row = find_meta(transaction, meta.session_id)
+    session_id = encoded.meta.session_id
+    is_new = insert_session(transaction, encoded)
+    row = find_meta(transaction, session_id)
     if not is_new:
         return row, find_turn(transaction, row.session_key, prepared.commit.turn_id), None
     moved = starting_at(prepared, row.revision)
     result = apply_commit(transaction, moved, partial(decide, moved))
-    return find_meta(transaction, meta.session_id), None, result
+    return find_meta(transaction, session_id), None, result

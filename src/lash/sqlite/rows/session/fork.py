@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from lash.model.session.session import SessionMeta
 from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
+from lash.plan.session.meta import EncodedMeta, MetaRow
 from lash.plan.session.node import PathRow, first_user_text
-from lash.plan.session.session import Floors, MetaRow
+from lash.plan.session.session import Floors
 from lash.sqlite.engine.database import Transaction
+from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.session.lookup import find_head, find_meta
 from lash.sqlkit.rows import Number
 from lash.stores.session import DecideFork
@@ -29,14 +30,15 @@ def apply_fork(transaction: Transaction, prepared: PreparedFork, decide: DecideF
     node_id = prepared.start_node(source)
     runs = transaction.all(InheritedRun, "fork_path", session_key=head.session_key, node_id=node_id)
     point = decide(source, runs)
-    insert_session(transaction, point.meta, point.relation)
+    insert_session(transaction, point.encoded)
     if point.committed:
         _fill(transaction, find_meta(transaction, session_id).session_key, point)
     return find_meta(transaction, session_id), True
 
 
-def insert_session(transaction: Transaction, meta: SessionMeta, relation: str) -> bool:
+def insert_session(transaction: Transaction, encoded: EncodedMeta) -> bool:
     """Create a session with its lease row unless its id is taken; return whether it was created."""
+    meta = encoded.meta
     floors = transaction.one(Floors, "session_take_id", session_id=meta.session_id)
     if floors is None:
         return False
@@ -46,12 +48,23 @@ def insert_session(transaction: Transaction, meta: SessionMeta, relation: str) -
         name=meta.name,
         model=meta.model,
         cwd=meta.cwd,
-        relation=relation,
+        relation=encoded.relation,
         revision=floors.revision,
+        owner=meta.owner,
+        labels=encoded.labels,
+        metadata=encoded.metadata,
+        expires_at_ms=meta.expires_at_ms,
         now_ms=transaction.now_ms,
     )
     transaction.run("session_insert_lease", session_id=meta.session_id, fencing=floors.fencing)
+    if encoded.terms:
+        add_labels(transaction, find_meta(transaction, meta.session_id).session_key, encoded.terms)
     return True
+
+
+def add_labels(transaction: Transaction, session_key: int, terms: dict[str, str]) -> None:
+    """Let lists find the session by its owner and its labels."""
+    transaction.run("session_add_labels", session_key=session_key, terms=json_array(terms.items()))
 
 
 def graph_owners(transaction: Transaction, session_key: int) -> list[int]:

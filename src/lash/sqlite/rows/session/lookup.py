@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lash.plan.session.session import HeadRow, MetaRow, missing_session
+from lash.plan.session.meta import MetaRow
+from lash.plan.session.session import HeadRow, missing_session
 from lash.sqlite.engine.database import Reader
 from lash.sqlkit.rows import Flag, Number
 

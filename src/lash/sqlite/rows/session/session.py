@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from lash.base.compression import BlobRef
 from lash.model.session.commit import AppendResult, CommitResult
-from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionMeta
+from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionPage
 from lash.plan.session.append import PreparedAppend
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
 from lash.plan.session.commit import PreparedCommit
@@ -15,8 +16,10 @@ from lash.plan.session.erase import PreparedErasure
 from lash.plan.session.fork import PreparedFork
 from lash.plan.session.frame import FrameRow
 from lash.plan.session.kind import NodePage
+from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
 from lash.plan.session.node import WHOLE_PATH, PathRow
-from lash.plan.session.session import HeadRow, HeldNode, MetaRow, ReadRow, RevisionRows, uncommitted
+from lash.plan.session.page import PreparedPage
+from lash.plan.session.session import HeadRow, HeldNode, ReadRow, RevisionRows, uncommitted
 from lash.plan.session.turn import TurnRow
 from lash.plan.session.usage import UsageRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
@@ -26,17 +29,27 @@ from lash.sqlite.rows.session.append import apply_append
 from lash.sqlite.rows.session.commit import apply_commit
 from lash.sqlite.rows.session.create import create_committed
 from lash.sqlite.rows.session.erase import apply_erasure
-from lash.sqlite.rows.session.fork import apply_fork, graph_owners, insert_session, reclaim_graphs, recount
-from lash.sqlite.rows.session.lookup import find_head, find_meta, missing
+from lash.sqlite.rows.session.fork import (
+    add_labels,
+    apply_fork,
+    graph_owners,
+    insert_session,
+    reclaim_graphs,
+    recount,
+)
+from lash.sqlite.rows.session.lookup import find_head, find_meta, find_session_key, missing
 from lash.sqlite.rows.session.node import read_children, read_kind, read_nodes
+from lash.sqlite.rows.session.page import read_page
 from lash.sqlite.rows.trigger.schedule import delete_session_schedules
 from lash.sqlite.rows.trigger.trigger import delete_subscriptions
-from lash.sqlkit.rows import Number
-from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFirstCommit, DecideFork
+from lash.sqlkit.rows import Number, Text
+from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFirstCommit, DecideFork, DecodePage
 
 T = TypeVar("T")
 _SHORT: Final = 200
 """How many nodes of a path are read on the event loop at most: about two milliseconds."""
+_DELETED_AT_ONCE: Final = 100
+"""How many sessions one transaction deletes at most: other writers wait for it."""
 
 
 class SQLiteSessionRows:
@@ -45,18 +58,18 @@ class SQLiteSessionRows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def create(self, meta: SessionMeta, relation: str) -> tuple[MetaRow, bool]:
+    async def create(self, encoded: EncodedMeta) -> tuple[MetaRow, bool]:
         def body(transaction: Transaction) -> tuple[MetaRow, bool]:
-            created = insert_session(transaction, meta, relation)
-            return find_meta(transaction, meta.session_id), created
+            created = insert_session(transaction, encoded)
+            return find_meta(transaction, encoded.meta.session_id), created
 
         return await self._database.write(body)
 
     async def create_committed(
-        self, meta: SessionMeta, relation: str, prepared: PreparedCommit, decide: DecideFirstCommit
+        self, encoded: EncodedMeta, prepared: PreparedCommit, decide: DecideFirstCommit
     ) -> tuple[MetaRow, TurnRow | None, CommitResult | None]:
         write = self._database.write_briefly if prepared.is_brief else self._database.write
-        return await write(lambda transaction: create_committed(transaction, meta, relation, prepared, decide))
+        return await write(lambda transaction: create_committed(transaction, encoded, prepared, decide))
 
     async def fork(self, prepared: PreparedFork, decide: DecideFork) -> tuple[MetaRow, bool]:
         return await self._database.write(lambda transaction: apply_fork(transaction, prepared, decide))
@@ -64,46 +77,36 @@ class SQLiteSessionRows:
     async def find(self, session_id: str) -> MetaRow | None:
         return self._database.read(lambda reader: reader.one(MetaRow, "session_meta", session_id=session_id))
 
-    async def page(self, before: int | None, limit: int) -> list[MetaRow]:
-        return await self._database.read_in_thread(
-            lambda reader: reader.all(MetaRow, "session_page", before=before, limit=limit)
-        )
+    async def page(self, page: PreparedPage, decode: DecodePage) -> SessionPage:
+        return await self._database.read_in_thread(lambda reader: read_page(reader, page, decode))
 
     async def delete(self, session_id: str) -> bool:
-        def body(transaction: Transaction) -> bool:
-            # The order of all nouns: schedules and subscriptions first, so that they start no more processes; then the
-            # ties to processes; then the session with its effects, waits, queue and dead letters.
-            delete_session_schedules(transaction, session_id)
-            delete_subscriptions(transaction, session_id)
-            detach_session(transaction, session_id)
-            head = transaction.one(HeadRow, "session_head", session_id=session_id)
-            if head is None:
-                return False
-            touched = [head.session_key, *graph_owners(transaction, head.session_key)]
-            transaction.run("session_bury", session_id=session_id, now_ms=transaction.now_ms)
-            transaction.run("session_delete", session_id=session_id)
-            reclaim_graphs(transaction, touched)
-            return True
+        return await self._database.write(lambda transaction: delete_session(transaction, session_id))
 
-        return await self._database.write(body)
+    async def delete_many(self, session_ids: Sequence[str]) -> list[str]:
+        deleted: list[str] = []
+        for start in range(0, len(session_ids), _DELETED_AT_ONCE):
+            some = session_ids[start : start + _DELETED_AT_ONCE]
+            deleted += await self._database.write(partial(_delete_some, session_ids=some))
+        return deleted
+
+    async def delete_expired(self, limit: int) -> list[str]:
+        def body(transaction: Transaction) -> list[str]:
+            found = transaction.all(
+                Text, "session_expired", now_ms=transaction.now_ms, limit=min(limit, _DELETED_AT_ONCE)
+            )
+            return _delete_some(transaction, [row.text for row in found])
+
+        deleted: list[str] = []
+        while len(deleted) < limit and (some := await self._database.write(body)):
+            deleted += some
+        return deleted
 
     async def meta(self, session_id: str) -> MetaRow:
         return self._database.read(lambda reader: find_meta(reader, session_id))
 
-    async def save_meta(self, meta: SessionMeta, relation: str) -> None:
-        def body(transaction: Transaction) -> None:
-            find_meta(transaction, meta.session_id)
-            transaction.run(
-                "session_save_meta",
-                session_id=meta.session_id,
-                name=meta.name,
-                created_at_ms=meta.created_at_ms,
-                model=meta.model,
-                cwd=meta.cwd,
-                relation=relation,
-            )
-
-        await self._database.write(body)
+    async def change_meta(self, change: MetaChange) -> None:
+        await self._database.write(lambda transaction: _change_meta(transaction, change))
 
     async def read(self, session_id: str) -> ReadRow:
         return self._database.read(lambda reader: _read(reader, session_id))
@@ -230,6 +233,53 @@ class SQLiteSessionRows:
             return transaction.run("node_vacuum", session_key=key)
 
         return await self._database.write(body)
+
+
+def delete_session(transaction: Transaction, session_id: str) -> bool:
+    """Delete a session with everything that it owns, inside a write transaction."""
+    # The order of all nouns: schedules and subscriptions first, so that they start no more processes; then the ties to
+    # processes; then the session with its effects, waits, queue and dead letters.
+    delete_session_schedules(transaction, session_id)
+    delete_subscriptions(transaction, session_id)
+    detach_session(transaction, session_id)
+    head = transaction.one(HeadRow, "session_head", session_id=session_id)
+    if head is None:
+        return False
+    touched = [head.session_key, *graph_owners(transaction, head.session_key)]
+    transaction.run("session_bury", session_id=session_id, now_ms=transaction.now_ms)
+    transaction.run("session_delete", session_id=session_id)
+    reclaim_graphs(transaction, touched)
+    return True
+
+
+def _delete_some(transaction: Transaction, session_ids: Sequence[str]) -> list[str]:
+    return [each for each in session_ids if delete_session(transaction, each)]
+
+
+def _change_meta(transaction: Transaction, change: MetaChange) -> None:
+    key = find_session_key(transaction, change.session_id)
+    transaction.run(
+        "session_change_meta",
+        session_key=key,
+        name=change.name,
+        created_at_ms=change.created_at_ms,
+        model=change.model,
+        relation=change.relation,
+        labels=change.labels,
+        metadata=change.metadata,
+        set_cwd=int(change.set_cwd),
+        cwd=change.cwd,
+        set_owner=int(change.set_owner),
+        owner=change.owner,
+        set_expiry=int(change.set_expiry),
+        expires_at_ms=change.expires_at_ms,
+    )
+    set_labels = change.labels is not None
+    if change.set_owner or set_labels:
+        flags = {"set_owner": int(change.set_owner), "set_labels": int(set_labels)}
+        transaction.run("session_drop_labels", session_key=key, **flags)
+    if change.terms:
+        add_labels(transaction, key, change.terms)
 
 
 def _read(reader: Reader, session_id: str) -> ReadRow:

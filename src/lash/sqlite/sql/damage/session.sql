@@ -13,6 +13,25 @@ WHERE i.session_id IS NULL OR i.deleted_at_ms IS NOT NULL OR i.revision > s.revi
 ORDER BY s.session_id
 LIMIT :limit;
 
+-- name: damage_session_labels
+-- Sessions whose rows to be found by are not their owner and labels.
+WITH wanted AS (
+    SELECT s.session_key, t.key, t.value FROM lash_sessions AS s JOIN json_each(s.labels) AS t
+    UNION ALL
+    SELECT s.session_key, '', s.owner FROM lash_sessions AS s WHERE s.owner IS NOT NULL
+),
+wrong AS (
+    SELECT * FROM (SELECT * FROM wanted EXCEPT SELECT session_key, key, value FROM lash_session_labels)
+    UNION
+    SELECT * FROM (SELECT session_key, key, value FROM lash_session_labels EXCEPT SELECT * FROM wanted)
+)
+SELECT s.session_id, CASE WHEN w.key = '' THEN 'its owner' ELSE 'its label ' || w.key END
+FROM wrong AS w
+JOIN lash_sessions AS s ON s.session_key = w.session_key
+GROUP BY s.session_id, w.key
+ORDER BY s.session_id, w.key
+LIMIT :limit;
+
 -- name: damage_session_leases
 -- Sessions without a lease row, or with a fencing number below the first one of their id.
 SELECT s.session_id, CASE

@@ -60,7 +60,7 @@ VALUES (:session_key, :owner_key, :segment, :floor, :ceiling);
 UPDATE lash_sessions
 SET revision = lash_sessions.revision + 1, config = s.config, current_frame_id = s.current_frame_id,
     checkpoint_ref = s.checkpoint_ref, leaf_node_id = :leaf_node_id, leaf_segment = :leaf_segment,
-    leaf_depth = :leaf_depth
+    leaf_depth = :leaf_depth, agent = s.agent
 FROM lash_sessions AS s
 WHERE lash_sessions.session_key = :session_key AND s.session_key = :source_key;
 

@@ -14,8 +14,14 @@ RETURNING revision, fencing;
 
 -- name: session_insert
 -- Creates a session.
-INSERT INTO lash_sessions (session_id, name, created_at_ms, model, cwd, relation, revision, updated_at_ms)
-VALUES (:session_id, :name, :now_ms, :model, :cwd, :relation, :revision, :now_ms);
+INSERT INTO lash_sessions (
+    session_id, name, created_at_ms, model, cwd, relation, revision, updated_at_ms, owner, labels, metadata,
+    expires_at_ms
+)
+VALUES (
+    :session_id, :name, :now_ms, :model, :cwd, :relation, :revision, :now_ms, :owner, :labels, :metadata,
+    :expires_at_ms
+);
 
 -- name: session_insert_lease
 -- Gives a new session its lease row.
@@ -30,25 +36,38 @@ SELECT EXISTS (SELECT 1 FROM lash_session_ids WHERE session_id = :session_id AND
 -- The metadata of one session.
 SELECT
     session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
-    user_message_count, updated_at_ms
+    user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent
 FROM lash_sessions
 WHERE session_id = :session_id;
 
--- name: session_page
--- The newest sessions whose key is less than that of the cursor.
-SELECT
-    session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
-    user_message_count, updated_at_ms
-FROM lash_sessions
-WHERE session_key < COALESCE(:before, 9223372036854775807)
-ORDER BY session_key DESC
-LIMIT :limit;
-
--- name: session_save_meta
--- Overwrites the editable metadata of one session.
+-- name: session_change_meta
+-- Changes the given parts of the metadata of one session.
 UPDATE lash_sessions
-SET name = :name, created_at_ms = :created_at_ms, model = :model, cwd = :cwd, relation = :relation
-WHERE session_id = :session_id;
+SET name = COALESCE(:name, name), created_at_ms = COALESCE(:created_at_ms, created_at_ms),
+    model = COALESCE(:model, model), relation = COALESCE(:relation, relation), labels = COALESCE(:labels, labels),
+    metadata = COALESCE(:metadata, metadata), cwd = CASE WHEN :set_cwd THEN :cwd ELSE cwd END,
+    owner = CASE WHEN :set_owner THEN :owner ELSE owner END,
+    expires_at_ms = CASE WHEN :set_expiry THEN :expires_at_ms ELSE expires_at_ms END
+WHERE session_key = :session_key;
+
+-- name: session_drop_labels
+-- Removes the rows by which lists find a session: that of the owner, those of the labels.
+DELETE FROM lash_session_labels
+WHERE session_key = :session_key AND ((key = '' AND :set_owner) OR (key <> '' AND :set_labels));
+
+-- name: session_add_labels
+-- Adds rows by which lists find a session, a JSON array of pairs of key and value.
+INSERT INTO lash_session_labels (session_key, key, value)
+SELECT :session_key, t.value ->> 0, t.value ->> 1 FROM json_each(:terms) AS t;
+
+-- name: session_expired
+-- Sessions whose expiry has passed and whose lease is not live.
+SELECT s.session_id
+FROM lash_sessions AS s INDEXED BY lash_sessions_expiry
+CROSS JOIN lash_session_leases AS l ON l.session_key = s.session_key
+WHERE s.expires_at_ms <= :now_ms AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+ORDER BY s.expires_at_ms
+LIMIT :limit;
 
 -- name: session_bury
 -- Records the last numbers of a session that is about to be deleted.
