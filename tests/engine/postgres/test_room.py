@@ -110,6 +110,25 @@ async def test_a_cancelled_call_passes_its_place_on() -> None:
     assert room.used == 1
 
 
+async def test_calls_get_their_places_in_order() -> None:
+    """A call that comes while others wait is served after them, even if it comes when a place is given back."""
+    room, served = Room(1, 1, lambda: 1), list[int]()
+    await room.enter()
+
+    async def call(number: int) -> None:
+        await room.enter()
+        served.append(number)
+        room.leave()
+
+    waiting = [asyncio.create_task(call(number)) for number in range(3)]
+    await asyncio.sleep(0)
+    room.leave()
+    waiting.append(asyncio.create_task(call(3)))
+    await asyncio.gather(*waiting)
+    assert served == [0, 1, 2, 3]
+    assert room.used == 0
+
+
 async def test_a_call_does_not_wait_for_a_long_one(small_server: PostgresServer) -> None:
     """A call that finds all connections in long use gets a further one."""
     async with opened(small_server.url) as database:
@@ -124,7 +143,7 @@ async def test_the_doctor_warns_of_workers_that_do_not_fit(small_server: Postgre
     """Five live workers need ten connections, and a server of twelve has nine for ordinary users."""
     async with await lash.open(small_server.url) as storage:
         for number in range(5):
-            beat = announced(f"w{number}")
+            beat = announced(f"w{number}", beat_ms=600_000)
             await storage.work.poll(sessions=0, processes=0, owner=beat.owner, beat=beat)
     done = await asyncio.to_thread(run, "doctor", url=small_server.url)
     assert "of 9 in use; 5 live workers need at least 10: raise max_connections" in done.stdout

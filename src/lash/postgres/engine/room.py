@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -66,26 +65,26 @@ class Room:
         self.used = 0
 
     async def enter(self) -> None:
-        """Wait for a place and take it."""
-        while self.used >= self._limit:
-            place = asyncio.get_running_loop().create_future()
-            self._waiting.append(place)
-            try:
+        """Take a place, after all calls that wait for one already."""
+        if self.used < self._limit and not self._waiting:
+            self.used += 1
+            return
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            while not place.done():
                 await asyncio.wait({place}, timeout=_PATIENCE_S)
-            except asyncio.CancelledError:
-                if place.done():
-                    self._admit()
-                else:
-                    self._waiting.remove(place)
-                raise
-            if not place.done():
+                if self.is_wanted and time.monotonic() - self._left_at >= _PATIENCE_S:
+                    self.grow()
+        except asyncio.CancelledError:
+            if place.done():
+                self.leave()
+            else:
                 self._waiting.remove(place)
-                if self.may_grow and time.monotonic() - self._left_at >= _PATIENCE_S:
-                    self._limit += 1
-        self.used += 1
+            raise
 
     def leave(self) -> None:
-        """Give back a place."""
+        """Pass the place on to the call that has waited longest, or give it back."""
         self.used -= 1
         self._left_at = time.monotonic()
         self._admit()
@@ -113,6 +112,6 @@ class Room:
         self._no_growth_until = time.monotonic() + _PAUSE_S
 
     def _admit(self) -> None:
-        """Wake the first that waits; it checks again whether there is a place."""
-        with contextlib.suppress(IndexError):
+        while self._waiting and self.used < self._limit:
+            self.used += 1
             self._waiting.popleft().set_result(None)
