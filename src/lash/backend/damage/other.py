@@ -98,7 +98,8 @@ def check_byte_guard(row: Columns) -> None:
 
 
 def check_record(row: Columns) -> None:
-    """Raise CorruptData if the value or the index fields of a record cannot be read."""
+    """Raise CorruptData if a record cannot be read, or its scope is not that of its owner."""
+    require_same("scope_key", row["scope_key"], row["session_key"] or 0)
     stored = shaped(RecordRow, row)
     RecordValues(Compression.BALANCED).decode(stored)
     decode_fields(stored.fields)
