@@ -1,4 +1,4 @@
-"""``lash db prune``: removes old records of ended work, and old idempotency keys."""
+"""``lash db prune``: removes what is left of ended work, and old idempotency keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KINDS: Final = {
     "turns": "turn ids, by which a repeated commit is recognised",
     "source_keys": "keys of handled messages, by which a repeated one is recognised",
-    "processes": "ended processes, with their logs and records",
+    "processes": "ended processes, with their logs and recorded steps",
     "occurrences": "what happened, with its deliveries; pruned, it can happen again",
     "receipts": "answers to changes of triggers",
     "schedules": "deleted schedules",
@@ -52,7 +52,7 @@ def _age(_context: click.Context, _parameter: click.Parameter, value: str) -> in
 )
 @deletes
 async def prune(shell: Shell, age_ms: int, only: tuple[str, ...], dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
-    """Remove rows beyond an age: ended processes, and records that make retries idempotent.
+    """Remove rows beyond an age: ended processes, expired records, and rows that make retries idempotent.
 
     No message, node or dead letter is removed. Choose the age by how late a duplicate may come: a key that was pruned
     no longer recognises its message.
