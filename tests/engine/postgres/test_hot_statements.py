@@ -29,9 +29,9 @@ HOT: Final = (
 )
 """The statements of turns, steps, events, messages and waits. Polls for work are excluded: they read the storage."""
 OWN_KEYS: Final = re.compile(
-    r"\b(?:session_key|session_id|process_key|process_id|scope_id|owner_key|owner_session_id|batch_id|claim_token|key_id)\b"
+    r"\b(?:session_key|session_id|process_key|process_id|scope_id|scope_key|owner_key|owner_session_id|batch_id|claim_token|key_id)\b"
 )
-"""Keys of one session or process, and ids under which one of their rows is found."""
+"""Keys of one session or process, of a scope of records, and ids under which one of their rows is found."""
 SHARED: Final = {"lash_secrets", "lash_process_change_floor", "lash_process_changes"}
 """Tables of the whole storage to which hot statements add rows, or of which they read one row."""
 
