@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.session.node import Node, PluginEntry, ProtocolEntry
+from lash.model.session.node import BytesEntry, Node, PluginEntry, ProtocolEntry
 from lash.plan.session.kind import NodePage, check_kind, check_page, stored_kind
 from lash.plan.session.node import PathRow, kind_of
 from tests.factories.session import MOMENT, node
@@ -15,9 +15,13 @@ from tests.factories.session import MOMENT, node
 
 def test_each_entry_has_a_kind() -> None:
     """Entries of plugins and protocols have a kind for each plugin."""
-    entries = (PluginEntry(plugin_type="note", body=1), ProtocolEntry(plugin_id="mcp", payload=1))
+    entries = (
+        PluginEntry(plugin_type="note", body=1),
+        ProtocolEntry(plugin_id="mcp", payload=1),
+        BytesEntry(plugin_type="graph", content=b"x"),
+    )
     nodes = (node("a"), *(Node(node_id="b", timestamp=MOMENT, entry=entry) for entry in entries))
-    assert [each.kind for each in nodes] == ["message", "plugin:note", "protocol:mcp"]
+    assert [each.kind for each in nodes] == ["message", "plugin:note", "protocol:mcp", "bytes:graph"]
 
 
 def test_a_kind_is_stored_as_it_is_if_the_column_can_hold_it() -> None:

@@ -2,13 +2,14 @@
 
 from datetime import datetime
 
+import msgspec
 import pytest
 
-from lash.base.compression import Compression
+from lash.base.compression import Compression, pack_with_bytes
 from lash.errors import CorruptData, InvalidInput, NodeConflict
 from lash.model.causal import ProcessCause
 from lash.model.session.message import Message, Part, PartKind, Role
-from lash.model.session.node import MessageEntry, Node, PluginEntry, ProtocolEntry
+from lash.model.session.node import BytesEntry, MessageEntry, Node, PluginEntry, ProtocolEntry
 from lash.plan.session.node import (
     PathRow,
     StoredNode,
@@ -18,6 +19,7 @@ from lash.plan.session.node import (
     first_user_text,
     new_nodes,
     path_nodes,
+    raw_path_nodes,
     user_text,
 )
 from tests.rules.kit import NOON, SESSION, bare, noted, said, stored
@@ -209,6 +211,28 @@ def test_a_path_is_cut_at_a_removed_ancestor() -> None:
     """Nodes above a removed node are not part of the path below it."""
     rows = [row("a", None, 0), row("b", "a", 1, tombstoned=True), row("c", "b", 2), row("d", "c", 3)]
     assert ids(path_nodes(rows)) == ["c", "d"]
+
+
+def test_bytes_are_stored_beside_the_body() -> None:
+    """The JSON has an empty text instead; the size counts both."""
+    whole = Node(node_id="n", timestamp=NOON, entry=BytesEntry(plugin_type="graph", content=b"\xff" * 5_000))
+    (encoded,) = encode_nodes([whole], Compression.LOW_LATENCY)
+    text = '{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"bytes","plugin_type":"graph","content":""}}'
+    assert (encoded.body, encoded.stored_body, encoded.size) == (text, "", len(text) + 5_000)
+    assert encoded.packed is not None
+    assert encoded.packed.endswith(text.encode() + b"\xff" * 5_000)
+    found = PathRow("n", None, 0, False, "", encoded.packed)
+    assert decode_node(found) == whole
+    (raw,) = raw_path_nodes([found])
+    assert (raw.body, raw.content) == (text.encode(), b"\xff" * 5_000)
+    known = StoredNode("n", None, 1, 0, True, False, "", encoded.packed)
+    assert new_nodes(SESSION, [encoded], {"n": known}) == []
+    wrong = pack_with_bytes((NOTE_TEXT % "1").encode(), b"x", Compression.LOW_LATENCY)
+    with pytest.raises(CorruptData, match="has bytes"):
+        decode_node(PathRow("n", None, 0, False, "", wrong))
+    text_entry = BytesEntry(plugin_type="x", content="y")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="must be bytes"):
+        encode_nodes([msgspec.structs.replace(whole, entry=text_entry)], Compression.LOW_LATENCY)
 
 
 def test_a_path_goes_on_above_an_erased_node() -> None:

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lash.model.session.commit import Append, ReplaceFull
-from lash.model.session.node import Node
+from lash.model.session.message import Message, Role
+from lash.model.session.node import BytesEntry, Entry, MessageEntry, Node
 from lash.model.session.session import ActivePath, ForkRelation
 from lash.transfer import Progress, export_session, import_session
-from tests.factories.session import chain, commit, created, node, plugin_node, started
+from tests.factories.session import MOMENT, chain, commit, created, node, plugin_node, started
 from tests.transfer.kit import VIDEO, batches, carried, comparable, exported, opened, parsed, rich_session, whole
 
 
@@ -130,16 +131,23 @@ async def test_children_that_were_inserted_before_their_parents_stay_there() -> 
         assert [each.node_id for each in (await whole(target)).graph.nodes] == ["leaf", "root", "mid"]
 
 
-async def test_erased_nodes_are_carried() -> None:
-    """An erased node keeps its place in the copy, and stays empty."""
+async def test_erased_nodes_bytes_and_native_items_are_carried() -> None:
+    """An erased node keeps its place in the copy and stays empty; bytes and native items are whole."""
     async with opened("sqlite://", "sqlite://") as (here, there):
         session = await started(here, "s", "a", "b", "c")
         await session.erase(["b"])
+        entries: tuple[Entry, ...] = (
+            BytesEntry(plugin_type="graph", content=bytes(range(256)) * 40),
+            MessageEntry(message=Message.text("m", Role.USER, "hi"), native={"type": "item"}),
+        )
+        await session.append(
+            [Node(node_id=f"n{place}", timestamp=MOMENT, entry=each) for place, each in enumerate(entries)]
+        )
         await carried(here, there)
         assert (await whole(there)).graph == (await whole(here)).graph
         path = await there.session("s").load()
         assert path is not None
-        assert [node.node_id for node in path.graph.nodes] == ["a", "c"]
+        assert [node.node_id for node in path.graph.nodes] == ["a", "c", "n0", "n1"]
 
 
 async def test_an_attachment_without_bytes_is_left_out(tmp_path: Path) -> None:

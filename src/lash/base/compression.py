@@ -7,6 +7,7 @@ hundred bytes long and read one at a time, where zlib is smaller than zstd and t
 from __future__ import annotations
 
 import enum
+import struct
 import sys
 import zlib
 from typing import Final, NamedTuple, NewType
@@ -129,6 +130,49 @@ def pack_text(text: bytes, compression: Compression) -> bytes | None:
     compressor = _BLANKS[rule.level].copy()
     packed = compressor.compress(text) + compressor.flush()
     return packed if len(packed) < len(text) else None
+
+
+_FRAME: Final = 7
+"""The first byte of a text that is packed with bytes. No compressed text begins with it: its block type is reserved."""
+_FRAME_HEAD: Final = struct.Struct(">BBIQ")
+"""The mark, whether the bytes are compressed, the length of the text, and the size of the bytes."""
+
+
+def pack_with_bytes(text: bytes, content: bytes, compression: Compression) -> bytes:
+    """Return a text and bytes packed together; the bytes are compressed like those of a blob."""
+    stored = pack(content, compression)
+    is_compressed = stored.codec is Codec.ZSTD
+    return _FRAME_HEAD.pack(_FRAME, is_compressed, len(text), len(content)) + text + stored.content
+
+
+def has_bytes(packed: bytes) -> bool:
+    """Return whether the packed form holds bytes beside its text."""
+    return packed[:1] == bytes([_FRAME])
+
+
+def unpack_with_bytes(packed: bytes, what: str) -> tuple[bytes, bytes]:
+    """Return the text and the bytes, or raise CorruptData. Never expands beyond the size that was stored."""
+    if len(packed) < _FRAME_HEAD.size:
+        raise CorruptData(f"{what} cannot be read: it is cut off")
+    _, is_compressed, length, size = _FRAME_HEAD.unpack_from(packed)
+    text, rest = packed[_FRAME_HEAD.size :][:length], packed[_FRAME_HEAD.size + length :]
+    if size > MAX_CONTENT_BYTES:
+        raise CorruptData(f"{what} cannot be read: it has the impossible size {size}")
+    content = _expand_whole(rest, size, what) if is_compressed else rest
+    if len(text) != length or len(content) != size:
+        raise CorruptData(f"{what} cannot be read: its bytes are cut off")
+    return text, content
+
+
+def _expand_whole(content: bytes, size: int, what: str) -> bytes:
+    decompressor = zstd.ZstdDecompressor()
+    try:
+        expanded = decompressor.decompress(content, max_length=size + 1)
+    except (zstd.ZstdError, EOFError) as error:
+        raise CorruptData(f"{what} cannot be decompressed: {error}") from error
+    if not decompressor.eof or decompressor.unused_data:
+        raise CorruptData(f"{what} cannot be decompressed: it does not end where it should")
+    return expanded
 
 
 def unpack_text(packed: bytes, what: str) -> bytes:

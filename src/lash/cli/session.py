@@ -233,7 +233,7 @@ def speaker(node: Node) -> str:
 
 def content(node: Node) -> str:
     """Return the text of a node."""
-    from lash.model.session.node import MessageEntry, PluginEntry, ProtocolEntry
+    from lash.model.session.node import BytesEntry, MessageEntry, PluginEntry, ProtocolEntry
 
     match node.entry:
         case MessageEntry(message=message):
@@ -242,6 +242,8 @@ def content(node: Node) -> str:
             return json_line(body)
         case ProtocolEntry(payload=payload):
             return json_line(payload)
+        case BytesEntry(content=found):
+            return f"[{len(found):,} bytes]"
     return ""
 
 

@@ -196,6 +196,7 @@ from lash.model.session.message import ResponseMeta as ResponseMeta
 from lash.model.session.message import Role as Role
 from lash.model.session.message import Summarized as Summarized
 from lash.model.session.message import ToolReplay as ToolReplay
+from lash.model.session.node import BytesEntry as BytesEntry
 from lash.model.session.node import Entry as Entry
 from lash.model.session.node import ErasedEntry as ErasedEntry
 from lash.model.session.node import Graph as Graph

@@ -10,9 +10,13 @@ from lash.model.value import JSON, Timestamp, Value
 
 
 class MessageEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="message", gc=False):
-    """The node is a message of the conversation."""
+    """The node is a message of the conversation.
+
+    ``native`` is the framework's own item that the message shows; lash stores it and does not interpret it.
+    """
 
     message: Message
+    native: JSON = None
 
 
 class ProtocolEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="protocol"):
@@ -29,11 +33,18 @@ class PluginEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="plugi
     body: JSON
 
 
+class BytesEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="bytes", gc=False):
+    """The node is an entry of a plugin whose content is bytes. They are stored as they are, not as text."""
+
+    plugin_type: str
+    content: bytes
+
+
 class ErasedEntry(Value, frozen=True, kw_only=True, tag_field="kind", tag="erased", gc=False):
     """The node was erased: its content is gone, its place in the graph is not."""
 
 
-Entry: TypeAlias = MessageEntry | ProtocolEntry | PluginEntry | ErasedEntry
+Entry: TypeAlias = MessageEntry | ProtocolEntry | PluginEntry | BytesEntry | ErasedEntry
 
 
 class Node(Value, frozen=True, kw_only=True, gc=False):
@@ -48,7 +59,7 @@ class Node(Value, frozen=True, kw_only=True, gc=False):
 
     @property
     def kind(self) -> str:
-        """The kind of its entry: ``message``, ``protocol:`` and a plugin id, ``plugin:`` and a type, or ``erased``."""
+        """The kind of its entry: ``message``, ``erased``, or the kind and the name of a plugin, as ``plugin:note``."""
         match self.entry:
             case MessageEntry():
                 return "message"
@@ -56,16 +67,22 @@ class Node(Value, frozen=True, kw_only=True, gc=False):
                 return f"protocol:{self.entry.plugin_id}"
             case PluginEntry():
                 return f"plugin:{self.entry.plugin_type}"
+            case BytesEntry():
+                return f"bytes:{self.entry.plugin_type}"
             case ErasedEntry():
                 return "erased"
 
 
 class RawNode(Value, frozen=True, kw_only=True, gc=False):
-    """A node whose body is not decoded: the JSON object of all its fields but the ids."""
+    """A node whose body is not decoded: the JSON object of all its fields but the ids.
+
+    The bytes of a `BytesEntry` are in ``content``, and its body has an empty text instead.
+    """
 
     node_id: str
     parent_node_id: str | None
     body: bytes
+    content: bytes | None = None
 
 
 class Graph(Value, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ MESSAGE: Final = "message"
 """The kind of most nodes."""
 ERASED: Final = "erased"
 """The kind of nodes whose content is gone."""
-_PREFIXES: Final = ("protocol:", "plugin:")
+_PREFIXES: Final = ("protocol:", "plugin:", "bytes:")
 
 
 class NodePage(NamedTuple):
@@ -51,7 +51,7 @@ def check_kind(kind: object) -> str:
     if isinstance(kind, str) and (kind in (MESSAGE, ERASED) or kind.startswith(_PREFIXES)):
         check_text("kind", kind.replace("\0", ""), limit=len(kind))
         return stored_kind(kind)
-    known = "message, protocol:<plugin_id>, plugin:<plugin_type> or erased"
+    known = "message, protocol:<plugin_id>, plugin:<plugin_type>, bytes:<plugin_type> or erased"
     raise InvalidInput(f"unknown kind of node {kind!r:.80}; use {known}")
 
 

@@ -17,12 +17,19 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from lash.base.codec import decode, encode, encode_to_bytes
-from lash.base.compression import Compression, pack_text, unpack_text
-from lash.base.limits import check_identifier
+from lash.base.compression import (
+    Compression,
+    has_bytes,
+    pack_text,
+    pack_with_bytes,
+    unpack_text,
+    unpack_with_bytes,
+)
+from lash.base.limits import check_content, check_identifier
 from lash.errors import CorruptData, InvalidInput, NodeConflict, NodeNotFound
 from lash.model.causal import CausalRef
 from lash.model.session.message import PartKind, Role
-from lash.model.session.node import Entry, MessageEntry, Node, RawNode
+from lash.model.session.node import BytesEntry, Entry, MessageEntry, Node, RawNode
 from lash.model.value import Timestamp, Value
 from lash.plan.session.kind import MESSAGE, stored_kind
 
@@ -258,13 +265,22 @@ def _encode_node(index: int, node: object, compression: Compression) -> EncodedN
     check_identifier(f"{what}.node_id", node.node_id)
     if node.parent_node_id is not None:
         check_identifier(f"{what}.parent_node_id", node.parent_node_id)
-    body = NodeBody(
-        timestamp=node.timestamp, entry=node.entry, agent_frame_id=node.agent_frame_id, caused_by=node.caused_by
-    )
+    entry, content = _without_bytes(node.entry, what)
+    body = NodeBody(timestamp=node.timestamp, entry=entry, agent_frame_id=node.agent_frame_id, caused_by=node.caused_by)
     text = encode_to_bytes(body, NodeBody, what)
-    packed = pack_text(text, compression)
+    if content is None:
+        packed, size = pack_text(text, compression), len(text)
+    else:
+        packed, size = pack_with_bytes(text, content, compression), len(text) + len(content)
     kind = stored_kind(node.kind)
-    return EncodedNode(node.node_id, node.parent_node_id, text.decode(), user_text(node), len(text), packed, kind)
+    return EncodedNode(node.node_id, node.parent_node_id, text.decode(), user_text(node), size, packed, kind)
+
+
+def _without_bytes(entry: Entry, what: str) -> tuple[Entry, bytes | None]:
+    """Return the entry as it is stored in JSON, and the bytes that are stored beside it."""
+    if not isinstance(entry, BytesEntry):
+        return entry, None
+    return msgspec.structs.replace(entry, content=b""), check_content(f"{what}.entry.content", entry.content)
 
 
 def encode_body(timestamp: datetime, entry: Entry) -> str:
@@ -273,19 +289,32 @@ def encode_body(timestamp: datetime, entry: Entry) -> str:
 
 
 def _raw_node(row: PathRow) -> RawNode:
-    body = row.body.encode() if row.packed is None else unpack_text(row.packed, f"node {row.node_id!r}")
-    return RawNode(node_id=row.node_id, parent_node_id=row.parent_node_id, body=body)
+    text, content = _unpack(row)
+    body = text.encode() if isinstance(text, str) else text
+    return RawNode(node_id=row.node_id, parent_node_id=row.parent_node_id, body=body, content=content)
 
 
-def _decode_body(row: PathRow | StoredNode) -> NodeBody:
+def _unpack(row: PathRow | StoredNode | EncodedNode) -> tuple[str | bytes, bytes | None]:
+    """Return the JSON text of a body, and the bytes that are stored beside it."""
+    if row.packed is None:
+        return row.body, None
     what = f"node {row.node_id!r}"
-    return decode(row.body if row.packed is None else unpack_text(row.packed, what), NodeBody, what)
+    return unpack_with_bytes(row.packed, what) if has_bytes(row.packed) else (unpack_text(row.packed, what), None)
+
+
+def _decode_body(row: PathRow | StoredNode | EncodedNode) -> NodeBody:
+    text, content = _unpack(row)
+    body = decode(text, NodeBody, f"node {row.node_id!r}")
+    if content is None:
+        return body
+    if not isinstance(body.entry, BytesEntry):
+        raise CorruptData(f"node {row.node_id!r} has bytes, but its entry has none")
+    return msgspec.structs.replace(body, entry=msgspec.structs.replace(body.entry, content=content))
 
 
 def _same_body(stored: StoredNode, node: EncodedNode) -> bool:
-    if stored.body == node.body:
-        return True
-    return _decode_body(stored) == decode(node.body, NodeBody, f"node {stored.node_id!r}")
+    # A body without text is packed.
+    return (stored.body == node.body and node.packed is None) or _decode_body(stored) == _decode_body(node)
 
 
 def _place(

@@ -147,7 +147,7 @@ def _entry(node: Node) -> object:
         return node.entry
     message = node.entry.message
     parts = tuple(msgspec.structs.replace(part, id="") for part in message.parts)
-    return MessageEntry(message=msgspec.structs.replace(message, id="", parts=parts))
+    return msgspec.structs.replace(node.entry, message=msgspec.structs.replace(message, id="", parts=parts))
 
 
 def _leaf(delta: Append | ReplaceFull) -> object:
