@@ -125,7 +125,10 @@ def try_bug(root: Path, planted: Planted, *, seconds: float) -> Result:
 
 @contextmanager
 def _copy_of(root: Path) -> Iterator[Path]:
-    """Copy the files that git tracks or would add, as they are in the tree."""
+    """Copy the files that git tracks or would add, as they are in the tree, with their compiled modules.
+
+    A compiled module is valid as long as its source has the same time and size, which a copy has and an edit has not.
+    """
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, cwd=root, capture_output=True, check=True).stdout  # noqa: S603 (our own words)
     with tempfile.TemporaryDirectory(prefix="planted-") as directory:
@@ -134,6 +137,10 @@ def _copy_of(root: Path) -> Iterator[Path]:
             if (root / name).is_file():
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(root / name, copy / name)
+        for compiled in (each for top in ("src", "tests", "tools") for each in (root / top).rglob("__pycache__")):
+            target = copy / compiled.relative_to(root)
+            if target.parent.is_dir():
+                shutil.copytree(compiled, target)
         yield copy
 
 

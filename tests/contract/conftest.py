@@ -9,21 +9,36 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from lash.postgres.engine.opening import Opening
 from lash.testing.clock import ManualClock
 from lash.testing.harness import MemoryHarness, NotShared, URLHarness
 from tests.contract.harnesses import PostgresHarness
 from tests.known_differences import CONTRACT_DIFFERENCES
+from tests.warm_connections import WarmConnections
 
 _HERE = Path(__file__).parent
 _OTHER_BYTES = ("::TestAttachmentFiles::", "::TestAttachmentS3::")
 """The contract of attachments again, with the bytes in files and in an S3 server."""
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def warm_connections() -> AsyncIterator[WarmConnections]:
+    """The connections that tests on PostgreSQL use one after another."""
+    warm = WarmConnections()
+    yield warm
+    await warm.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def harness(
-    backend_name: str, request: pytest.FixtureRequest, tmp_path: Path
+    backend_name: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    warm_connections: WarmConnections,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[URLHarness | MemoryHarness]:
     """An empty database on each backend in turn, with a clock that the test moves."""
+    monkeypatch.setattr(Opening, "connect", warm_connections.replace_connect())
     opened = _harness(backend_name, request, tmp_path)
     yield opened
     await opened.close()
@@ -33,11 +48,14 @@ async def harness(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave costs and other byte stores to ``make proof``; expect the listed differences to fail.
 
-    The list of differences stays closed because they must fail.
+    The list of differences stays closed because they must fail. All tests run in one event loop, because a connection
+    belongs to the loop that opened it.
     """
     for item in items:
         if not item.path.is_relative_to(_HERE):
             continue
+        if pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
         if item.path.stem.endswith(("_cost", "_costs")) or any(name in item.nodeid for name in _OTHER_BYTES):
             item.add_marker(pytest.mark.proof)
         callspec = getattr(item, "callspec", None)

@@ -42,14 +42,14 @@ def recorder() -> Recorder:
     return Recorder()
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def sqlite(tmp_path: Path, recorder: Recorder) -> AsyncIterator[Storage]:
     harness = URLHarness("sqlite", f"sqlite:///{tmp_path / 'lash.db'}", ManualClock())
     yield await harness.open(on_statement=recorder)
     await harness.close()
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def postgres(postgres_schema_url: str, recorder: Recorder) -> AsyncIterator[Storage]:
     harness = PostgresHarness(postgres_schema_url)
     yield await harness.open(on_statement=recorder)

@@ -16,7 +16,7 @@ from tests.factories.session import acquired, commit, owner, started
 YEARS_MS = 5 * 365 * 24 * 60 * 60 * 1000
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def skewed(postgres_schema_url: str) -> AsyncIterator[Storage]:
     """A storage whose client believes that it is another year."""
     async with await lash.open(postgres_schema_url, clock=ManualClock(START_MS - YEARS_MS)) as storage:

@@ -40,7 +40,7 @@ class Recorder:
         self.names.append(name)
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def storage(backend_url: str, recorder: Recorder) -> AsyncIterator[Storage]:
     async with await lash.open(backend_url, on_statement=recorder) as opened:
         yield opened

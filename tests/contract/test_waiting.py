@@ -55,7 +55,7 @@ def without_poll(storage: Storage) -> Storage:
     return storage
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def storage(harness: Harness) -> Storage:
     """A storage with one process, whose waiters depend on hints."""
     opened = without_poll(await harness.open())
