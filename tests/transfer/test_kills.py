@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-import subprocess
-import sys
 from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -16,18 +13,16 @@ from lash.errors import SessionNotFound
 from lash.transfer import copy_storage, import_session
 from tests.transfer.kit import comparable, exported, opened, rich_session
 from tests.transfer.test_copy import EVERYTHING, populated, require_same
+from tests.warm_programs import run
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
-
-ROOT: Final = Path(__file__).parents[2]
 
 
 async def moved(*order: str) -> bool:
     """Run a mover, and return True if it finished and False if it was killed."""
-    command = [sys.executable, "-m", "tests.transfer.mover", *order]
-    child = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, cwd=ROOT)
-    assert child.returncode == (0 if child.stdout == "done\n" else -9), child.stderr
-    return child.stdout == "done\n"
+    code, said = await asyncio.to_thread(run, "tests.transfer.mover", *order)
+    assert code == (0 if said == "done\n" else -9)
+    return said == "done\n"
 
 
 async def test_a_killed_import_is_whole_or_none(backend_url: str, backend_name: str, tmp_path: Path) -> None:

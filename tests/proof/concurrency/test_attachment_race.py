@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.proof.concurrency.attachment_worker import nobody_lives, opened
 from tests.raw import raw
+from tests.warm_programs import Program, start
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
@@ -25,15 +24,14 @@ class Workers:
 
     def __init__(self, url: str, files: str) -> None:
         self._arguments = (url, files)
-        self._all: list[subprocess.Popen[str]] = []
+        self._all: list[Program] = []
 
-    def start(self, kind: str, name: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.proof.concurrency.attachment_worker", kind, *self._arguments, name]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def start(self, kind: str, name: str) -> Program:
+        process = start("tests.proof.concurrency.attachment_worker", kind, *self._arguments, name)
         self._all.append(process)
         return process
 
-    def kill(self, process: subprocess.Popen[str]) -> list[str]:
+    def kill(self, process: Program) -> list[str]:
         """Kill with SIGKILL and return the whole lines that it had printed since."""
         process.kill()
         rest, _ = process.communicate()
@@ -41,7 +39,7 @@ class Workers:
 
     def kill_all(self) -> None:
         for process in self._all:
-            if process.stdout is not None and not process.stdout.closed:
+            if not process.stdout.closed:
                 self.kill(process)
 
 
@@ -68,8 +66,7 @@ def _race(workers: Workers) -> tuple[set[tuple[str, str]], int]:
     )
 
 
-def _lines(process: subprocess.Popen[str], count: int) -> list[str]:
-    assert process.stdout is not None
+def _lines(process: Program, count: int) -> list[str]:
     lines = [process.stdout.readline().strip() for _ in range(count)]
     assert all(lines), "a process ended by itself; see its traceback"
     return lines

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,10 +21,10 @@ from tests.factories.effect import TURN, claimed, effect, replayed
 from tests.factories.session import acquired, created, owner
 from tests.proof.concurrency.effect_child import TTL
 from tests.raw import raw
+from tests.warm_programs import Program, start
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
-ROOT: Final = Path(__file__).parents[3]
 _RACERS: Final = 3
 _KEYS: Final = 20
 _MOST_STATEMENTS: Final = {
@@ -49,12 +47,11 @@ async def harness(backend_url: str, backend_name: str) -> AsyncIterator[URLHarne
     await opened.close()
 
 
-def _child(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.proof.concurrency.effect_child", *arguments]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+def _child(*arguments: str) -> Program:
+    return start("tests.proof.concurrency.effect_child", *arguments)
 
 
-def _end(child: subprocess.Popen[str]) -> list[str]:
+def _end(child: Program) -> list[str]:
     said, _ = child.communicate(timeout=60)
     return said.splitlines()
 
@@ -126,7 +123,6 @@ async def test_a_stalled_runner_is_not_believed(harness: URLHarness, backend_url
     storage = await harness.open()
     await created(storage)
     child = _child("stall", backend_url)
-    assert child.stdout is not None
     assert await asyncio.to_thread(child.stdout.readline) == "begun\n"
     await harness.clock.advance(TTL)
     heir = claimed(await storage.effects.claim(effect(), owner("heir"), ttl_ms=TTL), taken_over=True)
@@ -142,10 +138,8 @@ async def test_of_racing_processes_one_runs_each_effect(harness: URLHarness, bac
     await created(storage)
     children = [_child("race", backend_url, f"w{number}", str(_KEYS)) for number in range(_RACERS)]
     for child in children:
-        assert child.stdout is not None
         assert await asyncio.to_thread(child.stdout.readline) == "ready\n"
     for child in children:
-        assert child.stdin is not None
         child.stdin.write("go\n")
         child.stdin.flush()
     said = [line for child in children for line in await asyncio.to_thread(_end, child)]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 
 import pytest
 
 import lash
 from tests.raw import raw
+from tests.warm_programs import Program, start
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
@@ -19,9 +18,8 @@ _PROCESSES = 3
 _ACKNOWLEDGED_BEFORE_KILL = 15
 
 
-def _start(url: str, name: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.proof.concurrency.committer", url, "s", name]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def _start(url: str, name: str) -> Program:
+    return start("tests.proof.concurrency.committer", url, "s", name)
 
 
 def _run_round(url: str, number: int) -> set[str]:
@@ -29,7 +27,6 @@ def _run_round(url: str, number: int) -> set[str]:
     processes = [_start(url, f"{number}-{index}") for index in range(_PROCESSES)]
     acknowledged: set[str] = set()
     for process in processes:
-        assert process.stdout is not None
         for _ in range(_ACKNOWLEDGED_BEFORE_KILL):
             acknowledged.add(process.stdout.readline().strip())
         process.send_signal(signal.SIGKILL)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
-import sys
 from typing import Final
 
 import pytest
 
 import lash
 from tests.raw import raw
+from tests.warm_programs import Program, start
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
@@ -54,13 +53,12 @@ class Crew:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._working: list[subprocess.Popen[str]] = []
+        self._working: list[Program] = []
         self.killed = 0
 
     def start(self) -> None:
         """Start one more process."""
-        command = [sys.executable, "-m", "tests.proof.concurrency.queue_worker", self._url, *SESSIONS]
-        self._working.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        self._working.append(start("tests.proof.concurrency.queue_worker", self._url, *SESSIONS))
 
     def kill_some(self) -> None:
         """Kill one process after the other, always the oldest, and replace it."""
@@ -70,7 +68,6 @@ class Crew:
     def _kill_one(self) -> None:
         """Wait until a process has claimed work, kill it, and start another one."""
         victim = self._working.pop(0)
-        assert victim.stdout is not None
         for _ in range(random.randint(1, 6)):
             assert victim.stdout.readline(), "the process ended by itself"
         victim.kill()
@@ -80,7 +77,7 @@ class Crew:
 
     def end(self) -> None:
         """Kill all remaining processes, and fail if one had ended on its own."""
-        ended = [process.args for process in self._working if process.poll() is not None]
+        ended = [process.pid for process in self._working if process.poll() is not None]
         for process in self._working:
             process.kill()
             process.communicate()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from typing import Final
@@ -14,6 +12,7 @@ import pytest
 
 import lash
 from tests.raw import raw
+from tests.warm_programs import Program, start
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
@@ -52,14 +51,12 @@ async def _prepare(storage: lash.Storage, url: str) -> int:
     return first
 
 
-def _start(url: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.proof.concurrency.schedule_worker", url]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def _start(url: str) -> Program:
+    return start("tests.proof.concurrency.schedule_worker", url)
 
 
-def _kill_in_a_transaction(victim: subprocess.Popen[str]) -> bool:
+def _kill_in_a_transaction(victim: Program) -> bool:
     """Kill a worker during an emission and return true, or return false if it had nothing left to emit."""
-    assert victim.stdout is not None
     wanted = random.randint(1, 60)
     idle = 0
     for line in victim.stdout:

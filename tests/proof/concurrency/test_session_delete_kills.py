@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -14,10 +11,10 @@ import lash
 from tests.contract.test_session_delete import inhabited
 from tests.factories.trigger import by_session
 from tests.raw import raw
+from tests.warm_programs import run
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
-ROOT: Final = Path(__file__).parents[3]
 _OWNED: Final = (
     *("lash_nodes", "lash_batches", "lash_dead_letters", "lash_source_keys", "lash_usage", "lash_session_leases"),
     *("lash_effects", "lash_waits", "lash_records"),
@@ -44,17 +41,11 @@ async def test_a_killed_deletion_is_whole_or_none(backend_url: str, backend_name
             ((key,),) = await raw(backend_url, f"SELECT session_key FROM lash_sessions WHERE session_id = '{name}'")
             whole = await _rows(backend_url, key)
             assert min(whole) > 0
-            command = [
-                sys.executable,
-                "-m",
-                "tests.proof.concurrency.session_deleter",
-                backend_url,
-                name,
-                str(statement),
-            ]
-            child = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, cwd=ROOT)
-            deleted = child.stdout == "deleted\n"
-            assert child.returncode == (0 if deleted else -9), child.stderr
+            code, said = await asyncio.to_thread(
+                run, "tests.proof.concurrency.session_deleter", backend_url, name, str(statement)
+            )
+            deleted = said == "deleted\n"
+            assert code == (0 if deleted else -9)
             if not deleted:
                 assert await _rows(backend_url, key) == whole
                 assert (await storage.schedules.get(by_session(name), "schedule")) is not None
