@@ -209,6 +209,17 @@ def test_report_counts_rows(seeded: Seeded) -> None:
         assert told["nouns"]["node"]["rows"] >= 4
 
 
+def test_counts_are_by_state(seeded: Seeded) -> None:
+    """The counts name every state, as a table and as one JSON object."""
+    (told,) = values("counts", url=seeded.url)
+    assert told["sessions"].keys() == {"running", "queued", "waiting", "idle"}
+    assert sum(told["sessions"].values()) >= 1
+    assert told["processes"].keys() == {"running", "completed", "failed", "cancelled", "abandoned"}
+    shown = output("counts", url=seeded.url)
+    assert shown.splitlines()[0].split() == ["WHAT", "STATE", "COUNT"]
+    assert len(shown.splitlines()) == 15
+
+
 def test_the_holder_of_a_lease_is_shown_without_its_token(seeded: Seeded) -> None:
     """The output names the worker of a session, but not the token that would let a user act as it."""
     claim = functools.partial(_claim, session_id="support-42")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from lash.errors import InvalidInput
-from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable
+from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, StorageCounts
 from lash.plan.maintenance import (
     BEFORE_ALL,
     COUNTED_ROWS,
     GARBAGE_KINDS,
+    CountsRow,
     GarbageRow,
     PrunableRow,
     TableCount,
@@ -19,6 +20,7 @@ from lash.plan.maintenance import (
     estimate_rows,
     noun_of,
     prunable,
+    storage_counts,
     storage_report,
 )
 
@@ -136,4 +138,17 @@ def test_what_could_be_pruned_is_told_by_kind() -> None:
         waits=7,
         activity=8,
         records=10,
+    )
+
+
+def test_the_rest_of_the_sessions_is_idle() -> None:
+    """A session that is in no other state is idle, and a batch that is not claimed is queued."""
+    assert storage_counts(CountsRow(10, 1, 2, 3, 9, 4, 5, 11, 12, 13, 14, 15, 6, 7)) == StorageCounts(
+        sessions={"running": 1, "queued": 2, "waiting": 3, "idle": 4},  # type: ignore[dict-item]
+        queued=5,
+        claimed=4,
+        dead=5,
+        processes={"running": 11, "completed": 12, "failed": 13, "cancelled": 14, "abandoned": 15},  # type: ignore[dict-item]
+        waits=6,
+        running_processes=7,
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 from lash.backend.damage.search import DamageSearch
 from lash.errors import LashError, MaintenanceFailed
-from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport, StorageReport
+from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport, StorageCounts, StorageReport
 from lash.plan.activity import KEPT_MS
 from lash.plan.maintenance import (
     BEFORE_ALL,
@@ -18,6 +18,7 @@ from lash.plan.maintenance import (
     check_age,
     count_garbage,
     prunable,
+    storage_counts,
     storage_report,
 )
 from lash.stores.maintenance import MaintenanceRows
@@ -83,6 +84,10 @@ class StorageMaintenance:
     async def report(self) -> StorageReport:
         """Return the size of the storage; see `lash.stores.storage.Storage.report`."""
         return storage_report(*await self._rows.sizes())
+
+    async def counts(self) -> StorageCounts:
+        """Return what there is by state; see `lash.stores.storage.Storage.counts`."""
+        return storage_counts(await self._rows.counts())
 
     async def _prune(self, kind: str, older_than_ms: int) -> PruneReport:
         age_ms = check_age(older_than_ms)

@@ -29,7 +29,7 @@ from lash.backend.wait import Waits
 from lash.backend.waiter import SharedProcessWaiter
 from lash.backend.work import Work
 from lash.backend.worker import Workers
-from lash.model.maintenance import StorageReport
+from lash.model.maintenance import StorageCounts, StorageReport
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
 from lash.stores.activity import ActivityRows
@@ -124,6 +124,9 @@ class BackendStorage:
 
     async def report(self) -> StorageReport:
         return await self.maintenance.report()
+
+    async def counts(self) -> StorageCounts:
+        return await self.maintenance.counts()
 
     async def close(self) -> None:
         """End every wait with StorageClosed, and stop the hints."""

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "effects": "lash.cli.effect:effects",
     "waits": "lash.cli.wait:waits",
     "records": "lash.cli.record:records",
+    "counts": "lash.cli.counts:counts",
     "db": "lash.cli.maintenance:db",
     "worker": "lash.cli.work:worker",
     "workers": "lash.cli.workers:workers",

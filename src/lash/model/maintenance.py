@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from lash.model.process.process import ProcessStatus
+from lash.model.session.session import SessionState
 from lash.model.value import Count, Value
 
 
@@ -89,3 +91,22 @@ class StorageReport(Value, frozen=True, kw_only=True):
 
     bytes: Count
     nouns: dict[str, NounSize] = msgspec.field(default_factory=dict)
+
+
+class StorageCounts(Value, frozen=True, kw_only=True):
+    """What there is in a storage at one moment, by state."""
+
+    sessions: dict[SessionState, int]
+    """Sessions by state; each counts once, and every state is there."""
+    queued: Count
+    """Batches in the queues that no live claim holds, delayed ones included."""
+    claimed: Count
+    """Batches that a live claim holds."""
+    dead: Count
+    """Dead letters."""
+    processes: dict[ProcessStatus, int]
+    """Processes that were not pruned, by status; every status is there."""
+    waits: Count
+    """Open waits."""
+    running_processes: Count
+    """Processes whose lease is live: a worker runs them now."""

@@ -8,7 +8,9 @@ from typing import Final
 import msgspec
 
 from lash.base.limits import check_integer
-from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, StorageReport
+from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, StorageCounts, StorageReport
+from lash.model.process.process import ProcessStatus
+from lash.model.session.session import SessionState
 
 PAGE_SIZE: Final = 500
 """The most rows that one transaction of maintenance removes, so that it holds its locks briefly."""
@@ -133,6 +135,49 @@ class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
     waits: int
     activity: int
     records: int
+
+
+class CountsRow(msgspec.Struct, frozen=True, array_like=True):
+    """The counts of `StorageCounts`, as the database returns them; ``sessions`` and ``batches`` are in all."""
+
+    sessions: int
+    running: int
+    queued: int
+    waiting: int
+    batches: int
+    claimed: int
+    dead: int
+    processes_running: int
+    processes_completed: int
+    processes_failed: int
+    processes_cancelled: int
+    processes_abandoned: int
+    waits: int
+    process_leases: int
+
+
+def storage_counts(row: CountsRow) -> StorageCounts:
+    """Return the counts of a storage. A session that no other state counts is idle."""
+    return StorageCounts(
+        sessions={
+            SessionState.RUNNING: row.running,
+            SessionState.QUEUED: row.queued,
+            SessionState.WAITING: row.waiting,
+            SessionState.IDLE: row.sessions - row.running - row.queued - row.waiting,
+        },
+        queued=row.batches - row.claimed,
+        claimed=row.claimed,
+        dead=row.dead,
+        processes={
+            ProcessStatus.RUNNING: row.processes_running,
+            ProcessStatus.COMPLETED: row.processes_completed,
+            ProcessStatus.FAILED: row.processes_failed,
+            ProcessStatus.CANCELLED: row.processes_cancelled,
+            ProcessStatus.ABANDONED: row.processes_abandoned,
+        },
+        waits=row.waits,
+        running_processes=row.process_leases,
+    )
 
 
 def prunable(row: PrunableRow) -> Prunable:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport
 
 if TYPE_CHECKING:
-    from lash.plan.maintenance import DamageRow, GarbageRow, PrunableRow, TableSize
+    from lash.plan.maintenance import CountsRow, DamageRow, GarbageRow, PrunableRow, TableSize
 
 
 class Maintenance(Protocol):
@@ -81,6 +81,8 @@ class MaintenanceRows(Protocol):
         ...
 
     async def prunable(self, age_ms: int) -> PrunableRow: ...
+
+    async def counts(self) -> CountsRow: ...
 
     async def sizes(self) -> tuple[int, list[TableSize]]:
         """Return the bytes of the whole storage, and the size of each table."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol, Self
 
-from lash.model.maintenance import StorageReport
+from lash.model.maintenance import StorageCounts, StorageReport
 from lash.model.session.session import Durability
 from lash.stores.activity import ActivityStore
 from lash.stores.artifact import ArtifactStore
@@ -129,6 +129,14 @@ class Storage(Protocol):
         rows are exact up to 10,000 in a table. Beyond that they are estimated: by the highest row number of a table
         that has row numbers, else by a lower bound. The total bytes are exact except for the write-ahead log. The
         bytes of a noun are measured only in files of at most 4,096 pages, because that reads every page.
+        """
+        ...
+
+    async def counts(self) -> StorageCounts:
+        """Return how many sessions, batches, dead letters, processes and waits there are by state, in one statement.
+
+        The numbers are of one moment. It reads an index of each of them, so it costs more the more there are: about
+        ten milliseconds for 100,000 sessions.
         """
         ...
 

@@ -24,7 +24,7 @@ from lash.model.effect import (
     ExecutionScope,
 )
 from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner
-from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport, StorageReport
+from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport, StorageCounts, StorageReport
 from lash.model.process.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.process.process import (
     Abandonment,
@@ -1401,6 +1401,12 @@ class Storage:
         rows are exact up to 10,000 in a table. Beyond that they are estimated: by the highest row number of a table
         that has row numbers, else by a lower bound. The total bytes are exact except for the write-ahead log. The
         bytes of a noun are measured only in files of at most 4,096 pages, because that reads every page.
+        """
+    def counts(self) -> StorageCounts:
+        """Return how many sessions, batches, dead letters, processes and waits there are by state, in one statement.
+
+        The numbers are of one moment. It reads an index of each of them, so it costs more the more there are: about
+        ten milliseconds for 100,000 sessions.
         """
     def close(self) -> None:
         """Finish the accepted calls, then close. Idempotent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lash.backend.maintenance import AGED, DROP, FIND
-from lash.plan.maintenance import PAGE_SIZE, DamageRow, GarbageRow, PrunableRow, TableSize
+from lash.plan.maintenance import PAGE_SIZE, CountsRow, DamageRow, GarbageRow, PrunableRow, TableSize
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.fork import reclaim_graphs
 
@@ -39,6 +39,10 @@ class PostgresMaintenanceRows:
 
     async def prunable(self, age_ms: int) -> PrunableRow:
         (row,) = await self._database.read_all(PrunableRow, "maintenance_prunable", age_ms)
+        return row
+
+    async def counts(self) -> CountsRow:
+        (row,) = await self._database.read_all(CountsRow, "maintenance_counts")
         return row
 
     async def sizes(self) -> tuple[int, list[TableSize]]:

@@ -79,6 +79,56 @@ GROUP BY session_key
 ORDER BY session_key
 LIMIT $4::bigint;
 
+-- name: maintenance_counts
+-- What there is, by state: sessions in all, running, queued and waiting; batches in all and claimed; dead letters;
+-- processes by status; open waits; live leases of processes. A session counts once, in the first state that applies.
+WITH clock AS MATERIALIZED (SELECT :"schema".lash_now_ms() AS now_ms),
+running (session_key) AS MATERIALIZED (
+    SELECT l.session_key FROM clock
+    JOIN :"schema".lash_session_leases AS l ON l.process IS NOT NULL AND l.expires_at_ms > clock.now_ms
+    UNION ALL
+    SELECT l.session_key FROM clock
+    JOIN :"schema".lash_session_leases AS l
+        ON l.token IS NOT NULL AND l.process IS NULL AND l.expires_at_ms > clock.now_ms
+),
+queued (session_key) AS MATERIALIZED (SELECT DISTINCT b.session_key FROM :"schema".lash_batches AS b),
+waiting (session_key) AS MATERIALIZED (
+    SELECT DISTINCT w.session_key FROM :"schema".lash_waits AS w
+    WHERE w.session_key IS NOT NULL AND w.resolution IS NULL
+),
+processes (status, number) AS MATERIALIZED (
+    SELECT p.status, count(*) FROM :"schema".lash_processes AS p GROUP BY p.status
+)
+SELECT
+    (SELECT count(*) FROM :"schema".lash_sessions),
+    (SELECT count(*) FROM running),
+    (SELECT count(*) FROM queued AS q WHERE NOT EXISTS (SELECT 1 FROM running AS r WHERE r.session_key = q.session_key)),
+    (
+        SELECT count(*) FROM waiting AS w
+        WHERE NOT EXISTS (SELECT 1 FROM running AS r WHERE r.session_key = w.session_key)
+            AND NOT EXISTS (SELECT 1 FROM queued AS q WHERE q.session_key = w.session_key)
+    ),
+    (SELECT count(*) FROM :"schema".lash_batches),
+    (
+        SELECT count(*)
+        FROM clock
+        CROSS JOIN :"schema".lash_batches AS b
+        JOIN :"schema".lash_session_leases AS l ON l.session_key = b.session_key AND l.token IS NOT NULL
+            AND l.fencing = b.claim_lease_fencing
+        WHERE b.claim_token IS NOT NULL AND b.claim_expires_at_ms > clock.now_ms
+    ),
+    (SELECT count(*) FROM :"schema".lash_dead_letters),
+    coalesce((SELECT p.number FROM processes AS p WHERE p.status = 'running'), 0),
+    coalesce((SELECT p.number FROM processes AS p WHERE p.status = 'completed'), 0),
+    coalesce((SELECT p.number FROM processes AS p WHERE p.status = 'failed'), 0),
+    coalesce((SELECT p.number FROM processes AS p WHERE p.status = 'cancelled'), 0),
+    coalesce((SELECT p.number FROM processes AS p WHERE p.status = 'abandoned'), 0),
+    (SELECT count(*) FROM :"schema".lash_waits AS w WHERE w.resolution IS NULL),
+    (
+        SELECT count(*) FROM clock
+        JOIN :"schema".lash_process_leases AS l ON l.token IS NOT NULL AND l.expires_at_ms > clock.now_ms
+    );
+
 -- name: maintenance_prunable
 -- Counts the rows that were finished longer ago than $1, by noun; the first column is the moment.
 SELECT

@@ -12,6 +12,7 @@ from lash.plan.maintenance import (
     COUNTED_ROWS,
     MEASURED_PAGES,
     PAGE_SIZE,
+    CountsRow,
     DamageRow,
     GarbageRow,
     PrunableRow,
@@ -60,6 +61,13 @@ class SQLiteMaintenanceRows:
     async def prunable(self, age_ms: int) -> PrunableRow:
         def body(reader: Reader) -> PrunableRow:
             (row,) = reader.all(PrunableRow, "maintenance_prunable", before_ms=reader.now_ms - age_ms)
+            return row
+
+        return await self._database.read_in_thread(body)
+
+    async def counts(self) -> CountsRow:
+        def body(reader: Reader) -> CountsRow:
+            (row,) = reader.all(CountsRow, "maintenance_counts", now_ms=reader.now_ms)
             return row
 
         return await self._database.read_in_thread(body)

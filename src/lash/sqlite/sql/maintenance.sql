@@ -74,6 +74,49 @@ GROUP BY session_key
 ORDER BY session_key
 LIMIT :limit;
 
+-- name: maintenance_counts
+-- What there is, by state: sessions in all, running, queued and waiting; batches in all and claimed; dead letters;
+-- processes by status; open waits; live leases of processes. A session counts once, in the first state that applies.
+WITH running (session_key) AS MATERIALIZED (
+    SELECT l.session_key FROM lash_session_leases AS l INDEXED BY lash_session_leases_holder
+    WHERE l.process IS NOT NULL AND l.expires_at_ms > :now_ms
+    UNION ALL
+    SELECT l.session_key FROM lash_session_leases AS l INDEXED BY lash_session_leases_unnamed
+    WHERE l.token IS NOT NULL AND l.process IS NULL AND l.expires_at_ms > :now_ms
+),
+queued (session_key) AS MATERIALIZED (
+    SELECT DISTINCT b.session_key FROM lash_batches AS b
+),
+waiting (session_key) AS MATERIALIZED (
+    SELECT DISTINCT w.session_key FROM lash_waits AS w INDEXED BY lash_waits_session
+    WHERE w.session_key IS NOT NULL AND w.resolution IS NULL
+)
+SELECT
+    (SELECT COUNT(*) FROM lash_sessions),
+    (SELECT COUNT(*) FROM running),
+    (SELECT COUNT(*) FROM queued WHERE session_key NOT IN (SELECT session_key FROM running)),
+    (
+        SELECT COUNT(*) FROM waiting
+        WHERE session_key NOT IN (SELECT session_key FROM running)
+            AND session_key NOT IN (SELECT session_key FROM queued)
+    ),
+    (SELECT COUNT(*) FROM lash_batches),
+    (
+        SELECT COUNT(*)
+        FROM lash_batches AS b INDEXED BY lash_batches_claim
+        CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
+        WHERE b.claim_token IS NOT NULL AND b.claim_expires_at_ms > :now_ms AND l.token IS NOT NULL
+            AND l.fencing = b.claim_lease_fencing
+    ),
+    (SELECT COUNT(*) FROM lash_dead_letters),
+    (SELECT COUNT(*) FROM lash_processes WHERE status = 'running'),
+    (SELECT COUNT(*) FROM lash_processes WHERE status = 'completed'),
+    (SELECT COUNT(*) FROM lash_processes WHERE status = 'failed'),
+    (SELECT COUNT(*) FROM lash_processes WHERE status = 'cancelled'),
+    (SELECT COUNT(*) FROM lash_processes WHERE status = 'abandoned'),
+    (SELECT COUNT(*) FROM lash_waits INDEXED BY lash_waits_pending WHERE resolution IS NULL),
+    (SELECT COUNT(*) FROM lash_process_leases AS l WHERE l.token IS NOT NULL AND l.expires_at_ms > :now_ms);
+
 -- name: maintenance_prunable
 -- Counts the rows that were finished before a moment, by noun; the first column is the moment.
 SELECT
