@@ -80,6 +80,9 @@ def test_a_put_has_one_expiry_and_a_value_of_limited_size() -> None:
     assert put(value=sized(16 * MEBIBYTE)).size == 16 * MEBIBYTE
     with pytest.raises(InvalidInput, match="16,777,216"):
         put(value=sized(16 * MEBIBYTE + 1))
+    shortest = put(ttl_ms=1).put
+    assert shortest is not None
+    assert shortest.expiry(0) == 1
     for bad in ({"ttl_ms": 0}, {"expires_at_ms": "x"}, {"expected_version": -1}):
         with pytest.raises(InvalidInput):
             put(**bad)
@@ -173,7 +176,7 @@ def test_an_expired_record_has_version_0() -> None:
 def test_a_page_is_a_range_of_keys(prefix: str, after: str | None, reverse: bool, expected: KeyRange) -> None:  # noqa: FBT001
     """A prefix and the last key of the page before give one half-open range."""
     assert key_range(prefix, after, reverse=reverse) == expected
-    assert AFTER_ALL_KEYS > "\U0010ffff" * 255
+    assert AFTER_ALL_KEYS == "\U0010ffff" * 256
 
 
 def test_what_cannot_be_a_range_is_refused() -> None:
@@ -198,21 +201,27 @@ def test_index_fields_are_stored_in_order() -> None:
 )
 def test_what_cannot_be_an_index_field_is_refused(bad: object) -> None:
     """Names are short identifiers, values are identifiers, and there are at most four."""
-    for encode in (encode_fields, encode_where):
+    for encode, what in ((encode_fields, "index"), (encode_where, "where")):
         with pytest.raises(InvalidInput):
             encode(bad)
-        with pytest.raises(InvalidInput, match="at most 4"):
+        with pytest.raises(InvalidInput, match=f"^{what} has 5 fields; at most 4"):
             encode(dict.fromkeys("abcde", "x"))
 
 
 @pytest.mark.parametrize(
     "stored",
-    [("b=1", "a=1", None, None), (None, "a=1", None, None), ("a", None, None, None), ("a=1", "a=2", None, None)],
+    [("b=1", "a=1", None, None), (None, "a=1", None, None), ("a=1", "a=2", None, None)],
 )
 def test_index_fields_out_of_order_are_corrupt(stored: tuple[str | None, ...]) -> None:
     """Stored fields that no put writes are CorruptData."""
-    with pytest.raises(CorruptData):
+    with pytest.raises(CorruptData, match="not in order"):
         decode_fields(stored)
+
+
+def test_index_fields_that_no_put_accepts_are_corrupt() -> None:
+    """Stored fields that a put refuses are CorruptData with the reason."""
+    with pytest.raises(CorruptData, match=r"cannot be read: index\.a is blank"):
+        decode_fields(("a=", None, None, None))
 
 
 def test_a_row_has_four_fields() -> None:
