@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import lash
+from lash.postgres.storage import PostgresStorage
 
 ITERATIONS = 40
 """More event loop iterations than opening a connection takes."""
@@ -94,3 +95,18 @@ async def test_a_server_that_does_not_answer(caplog: pytest.LogCaptureFixture) -
         for iterations in range(ITERATIONS):
             await cancelled_after(iterations, call)
         answered.set()
+
+
+async def test_a_transaction_that_begins(postgres_schema_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Cancelled while the server begins a transaction, the next caller does not get a connection inside of it."""
+    async with silent(caplog), await lash.open(postgres_schema_url) as storage:
+        assert isinstance(storage, PostgresStorage)
+        database = storage._database
+
+        async def call() -> None:
+            async with database.transaction():
+                pass
+
+        for iterations in range(ITERATIONS):
+            await cancelled_after(iterations, call)
+            assert await storage.sessions.open("s") is None

@@ -165,7 +165,7 @@ class Database:
             yield Transaction(self, connection)
             await self._commit(connection)
         except asyncio.CancelledError:
-            self._connections.return_later(self._roll_back(connection))
+            self._connections.return_later(self._roll_back_cancelled(connection))
             raise
         except BaseException:
             await self._roll_back(connection)
@@ -336,6 +336,13 @@ class Database:
             _drop(connection)
         finally:
             await self._connections.release(connection)
+
+    async def _roll_back_cancelled(self, connection: PooledConnection) -> None:
+        """Roll back once the server has answered what was cancelled: it may just have begun the transaction."""
+        with contextlib.suppress(*DRIVER_ERRORS):
+            # The driver waits for that answer before it sends anything else.
+            await connection.execute("SELECT", timeout=self.options.connect_timeout_s)
+        await self._roll_back(connection)
 
     def _announce(self, name: str) -> None:
         if self._on_statement is not None:
