@@ -35,10 +35,10 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 test: $(INSTALLED) ## every rule and guarantee once, on SQLite and on a real PostgreSQL
 	$(PYTEST) -m "not proof" $(ARGS)
 
-proof: export LASH_CONTENTION_SECONDS ?= 10
+proof: export LASH_CONTENTION_SECONDS ?= 8
 proof: export LASH_CRASH_POINTS ?= 12
-proof: export LASH_SOAK_SECONDS ?= 15
-proof: export LASH_SWEEP ?= 3
+proof: export LASH_SOAK_SECONDS ?= 10
+proof: export LASH_SWEEP ?= 2
 proof: $(INSTALLED) ## the long kinds: state machines, sweep, faults, contention, soak, fuzz, mutants, planted bugs
 	$(PYTEST) -m "proof or sampled" $(ARGS)
 	$(BIN)/python -m tools.planted --sample

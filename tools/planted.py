@@ -28,6 +28,7 @@ import msgspec
 
 DIRECTORY: Final = "tests/proof/planted"
 _COMMAND: Final = re.compile(r"(?:python|make|env|[A-Z_]+=\S*) ")
+_DIRECTORY_OF_TESTS: Final = re.compile(r"tests/(?:proof/)?[a-z]+(?=/)")
 _PYTEST_RAN_AND_FAILED: Final = 1
 _OUTPUT_KEPT: Final = 4_000
 
@@ -187,9 +188,16 @@ def _verdict(command: Sequence[str], status: int) -> str:
     return "caught"
 
 
-def one_of_each_area(planted: Sequence[Planted]) -> list[Planted]:
-    """Return the first bug of each area, which is the name before the dash."""
-    return list({each.name.partition("-")[0]: each for each in reversed(planted)}.values())[::-1]
+def one_of_each_kind(planted: Sequence[Planted]) -> list[Planted]:
+    """Return the first bug of each kind of check, in the order of their names."""
+    chosen = {kind_of(each.check): each for each in reversed(planted)}
+    return sorted(chosen.values(), key=lambda each: each.name)
+
+
+def kind_of(check: str) -> str:
+    """Return the kind of a check: ``tests/engine``, ``tests/proof/model``; a command without tests is its own kind."""
+    directory = _DIRECTORY_OF_TESTS.search(check)
+    return check if directory is None else directory[0]
 
 
 def red_checks(root: Path, planted: Sequence[Planted], *, seconds: float) -> dict[str, str]:
@@ -222,14 +230,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object for each, with the output of its check")
     parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one check (300)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="checks at a time (one for each core)")
-    parser.add_argument("--sample", action="store_true", help="only the first bug of each area")
+    parser.add_argument("--sample", action="store_true", help="only the first bug of each kind of check")
     parser.add_argument("--verify-checks", action="store_true", help="first run each check without a bug: it must pass")
     options = parser.parse_args(arguments)
     root = Path.cwd()
     results: list[Result] = []
     bugs = read_bugs(root, options.words)
     if options.sample:
-        bugs = one_of_each_area(bugs)
+        bugs = one_of_each_kind(bugs)
     for result in _results(root, bugs, seconds=options.seconds, verify=options.verify_checks, jobs=options.jobs):
         results.append(result)
         print(msgspec.json.encode(result).decode() if options.json else _row(result), flush=True)

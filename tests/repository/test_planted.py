@@ -10,8 +10,9 @@ from tools.planted import (
     Planted,
     command_of,
     edited,
+    kind_of,
     main,
-    one_of_each_area,
+    one_of_each_kind,
     read_bug,
     read_bugs,
     red_checks,
@@ -123,13 +124,17 @@ def test_a_malformed_file_is_refused(tmp_path: Path, text: str) -> None:
         read_bug(path)
 
 
-def test_a_sample_has_one_bug_of_each_area() -> None:
-    """The sample is the first of each area, in order."""
-    names = [each.name for each in one_of_each_area(BUGS)]
-    assert [name.partition("-")[0] for name in names] == sorted({each.name.partition("-")[0] for each in BUGS})
-    assert all(
-        name == min(each.name for each in BUGS if each.name.startswith(f"{name.partition('-')[0]}-")) for name in names
+def test_a_sample_has_one_bug_of_each_kind_of_check() -> None:
+    """The sample is the first of each kind, in order; a kind is a directory of tests, or another command."""
+    sample = one_of_each_kind(BUGS)
+    kinds = [kind_of(each.check) for each in sample]
+    assert sorted(kinds) == sorted({kind_of(each.check) for each in BUGS})
+    assert {"tests/contract", "tests/engine", "tests/proof/model", "tests/proof/sweep"} <= set(kinds)
+    assert [each.name for each in sample] == sorted(
+        min(each.name for each in BUGS if kind_of(each.check) == kind) for kind in kinds
     )
+    assert kind_of("LASH_X=1 python -m pytest 'tests/proof/sweep/test_a.py::test_b[c]'") == "tests/proof/sweep"
+    assert kind_of("python -m tools.mutation model/scope") == "python -m tools.mutation model/scope"
 
 
 def test_a_check_may_be_a_command() -> None:

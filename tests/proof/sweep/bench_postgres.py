@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl, urlsplit
 
@@ -84,19 +84,30 @@ class PostgresBench:
         return [str(row[0]) for row in await self._connection.fetch(query)]
 
 
-async def _tables(connection: asyncpg.Connection[asyncpg.Record], schema: str) -> list[str]:
+async def _tables(connection: asyncpg.Connection[asyncpg.Record], schema: str) -> dict[str, str]:
+    """Return the tables, each with the columns that the server does not compute."""
     query = """
-        SELECT tablename FROM pg_tables
-        WHERE schemaname = $1 AND tablename NOT IN ('lash_migrations', 'lash_test_clock') ORDER BY tablename
+        SELECT c.relname, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+        FROM pg_class AS c
+        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+        WHERE c.relnamespace = $1::text::regnamespace AND c.relkind IN ('r', 'p')
+            AND c.relname NOT IN ('lash_migrations', 'lash_test_clock')
+        GROUP BY c.relname ORDER BY c.relname
     """
-    return [str(row[0]) for row in await connection.fetch(query, schema)]
+    return {str(name): str(columns) for name, columns in await connection.fetch(query, schema)}
 
 
-def _kit(schema: str, tables: Sequence[str]) -> str:
+def _kit(schema: str, tables: Mapping[str, str]) -> str:
     """Return the functions with every table written out, so that the server plans each statement once."""
 
     def each(form: str, joined: str = "\n    ") -> str:
-        return joined.join(form.format(schema=schema, table=table) for table in tables)
+        return joined.join(
+            form.format(schema=schema, table=table, columns=columns) for table, columns in tables.items()
+        )
+
+    restore = (
+        'INSERT INTO "{schema}".{table} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM sweep_kit.{table};'
+    )
 
     # Transaction ids always differ, so they are left out of a line.
     line = """SELECT '{table} ' || (to_jsonb(t) - 'xid')::text AS line FROM "{schema}".{table} AS t"""
@@ -114,7 +125,7 @@ CREATE FUNCTION sweep_kit.restore() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     SET LOCAL session_replication_role = replica;
     {each('DELETE FROM "{schema}".{table};')}
-    {each('INSERT INTO "{schema}".{table} OVERRIDING SYSTEM VALUE TABLE sweep_kit.{table};')}
+    {each(restore)}
     PERFORM sweep_kit.align_numbers(false);
 END $$;
 CREATE FUNCTION sweep_kit.clear() RETURNS void LANGUAGE plpgsql AS $$
