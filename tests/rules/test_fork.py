@@ -10,6 +10,7 @@ from lash.plan.session.fork import (
     InheritedRun,
     PreparedFork,
     SourceRow,
+    StoredRun,
     existing_fork,
     fork_point,
     prepare_fork,
@@ -93,8 +94,9 @@ def test_a_fork_begins_after_the_leaf_or_the_named_node() -> None:
 def test_the_leaf_of_a_fork_lies_on_segment_0() -> None:
     """The leaf is at the depth of the last inherited node, whatever segment that node is on."""
     runs = [InheritedRun(1, 4, -1, 2), InheritedRun(3, 1, 2, 7)]
-    point = fork_point(prepare(), SOURCE, runs)
-    assert (point.source_key, point.committed, point.node_id, point.runs) == (3, True, "leaf", tuple(runs))
+    point = fork_point(prepare(), SOURCE, runs, [])
+    assert (point.source_key, point.committed, point.node_id) == (3, True, "leaf")
+    assert (point.shared_run, point.new_runs) == (None, tuple(runs))
     assert (point.leaf_segment, point.leaf_depth) == (0, 7)
     assert point.encoded.meta.relation == ForkRelation(source_session_id="s", node_id="leaf")
     assert point.encoded.relation == encode_relation(point.encoded.meta.relation)
@@ -102,12 +104,37 @@ def test_the_leaf_of_a_fork_lies_on_segment_0() -> None:
 
 def test_a_fork_without_nodes_has_no_leaf() -> None:
     """Without nodes there is nothing to inherit on segment 0."""
-    point = fork_point(prepare(), SourceRow(3, False, None), [])
+    point = fork_point(prepare(), SourceRow(3, False, None), [], [])
     assert (point.leaf_segment, point.leaf_depth, point.node_id, point.committed) == (None, None, None, False)
 
 
 def test_a_node_without_a_path_is_not_live() -> None:
     """The node is unknown, removed, or not visible."""
     with pytest.raises(NodeNotFound) as caught:
-        fork_point(prepare(node_id="n"), SOURCE, [])
+        fork_point(prepare(node_id="n"), SOURCE, [], [StoredRun(1, 1, 4, -1, 2)])
     assert (caught.value.session_id, caught.value.node_id) == ("s", "n")
+
+
+FIRST, SECOND = StoredRun(11, 1, 4, -1, 2), StoredRun(12, 2, 0, 2, 5)
+"""What the source inherits: nodes of sessions 1 and 2."""
+
+
+@pytest.mark.parametrize(
+    ("runs", "shared", "new"),
+    [
+        ([(1, 4, -1, 2), (2, 0, 2, 5), (3, 0, 5, 9)], 12, 1),
+        ([(1, 4, -1, 2), (2, 0, 2, 5)], 12, 0),
+        ([(1, 4, -1, 2), (2, 0, 2, 3)], 11, 1),
+        ([(1, 4, -1, 1), (3, 1, 1, 4)], None, 2),
+        ([(3, 0, 6, 9)], None, 1),
+    ],
+    ids=["own node", "last inherited node", "earlier inherited node", "branch off the first run", "cut path"],
+)
+def test_a_fork_shares_the_runs_of_its_source(
+    runs: list[tuple[int, int, int, int]], shared: int | None, new: int
+) -> None:
+    """It continues the list where the paths part; a run that is cut short is another one."""
+    path = [InheritedRun(*run) for run in runs]
+    point = fork_point(prepare(node_id="n"), SOURCE, path, [FIRST, SECOND])
+    assert (point.shared_run, list(point.new_runs)) == (shared, path[len(path) - new :])
+    assert point.leaf_depth == path[-1].ceiling

@@ -81,10 +81,12 @@ def row_tables(catalogue: Catalogue) -> tuple[RowTable, ...]:
     """Return the tables of a move, each after the tables that its rows refer to, and then by name.
 
     By name, the floor of the change feed precedes the changes. PostgreSQL needs that: the transaction that writes the
-    floor must not be later than the ones that write the changes.
+    floor must not be later than the ones that write the changes. A row of a table may refer to another one of the table
+    that has a smaller key and is moved before it.
     """
     moved = {name: table for name, table in catalogue.tables.items() if name not in NOT_MOVED}
-    order = TopologicalSorter({name: {key.table for key in table.foreign_keys} for name, table in moved.items()})
+    named = {name: {key.table for key in table.foreign_keys} - {name} for name, table in moved.items()}
+    order = TopologicalSorter(named)
     order.prepare()
     tables: list[RowTable] = []
     while order.is_active():

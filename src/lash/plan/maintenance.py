@@ -35,6 +35,7 @@ _NOUNS: Final = {
     "lash_session_leases": "lease",
     "lash_segments": "node",
     "lash_inherited": "node",
+    "lash_runs": "node",
     "lash_nodes": "node",
     "lash_frames": "frame",
     "lash_checkpoints": "checkpoint",

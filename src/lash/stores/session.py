@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
     from lash.plan.session.commit import CommitDecision, CommitFacts, PreparedCommit
     from lash.plan.session.erase import Erasure, ErasureFacts, PreparedErasure
-    from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
+    from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow, StoredRun
     from lash.plan.session.kind import NodePage
     from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
     from lash.plan.session.node import PathRow
@@ -48,7 +48,7 @@ DecideFirstCommit: TypeAlias = "Callable[[PreparedCommit, CommitFacts], CommitDe
 DecideCommit: TypeAlias = "Callable[[CommitFacts], CommitDecision]"
 DecideErasure: TypeAlias = "Callable[[ErasureFacts], Erasure | None]"
 DecodePage: TypeAlias = "Callable[[Sequence[PageRow], Mapping[int, Sequence[ComponentRow]]], SessionPage]"
-DecideFork: TypeAlias = "Callable[[SourceRow, Sequence[InheritedRun]], ForkPoint]"
+DecideFork: TypeAlias = "Callable[[SourceRow, Sequence[InheritedRun], Sequence[StoredRun]], ForkPoint]"
 
 
 class Session(Protocol):

@@ -33,6 +33,7 @@ MIGRATIONS = (
     "0016_workers",
     "0017_records",
     "0018_session_labels",
+    "0019_shared_runs",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

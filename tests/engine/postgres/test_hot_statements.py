@@ -29,7 +29,7 @@ HOT: Final = (
 )
 """The statements of turns, steps, events, messages and waits. Polls for work are excluded: they read the storage."""
 OWN_KEYS: Final = re.compile(
-    r"\b(?:session_key|session_id|process_key|process_id|scope_id|scope_key|owner_key|owner_session_id|batch_id|claim_token|key_id)\b"
+    r"\b(?:session_key|session_id|run_key|process_key|process_id|scope_id|scope_key|owner_key|owner_session_id|batch_id|claim_token|key_id)\b"
 )
 """Keys of one session or process, of a scope of records, and ids under which one of their rows is found."""
 SHARED: Final = {"lash_secrets", "lash_process_change_floor", "lash_process_changes"}

@@ -19,8 +19,8 @@ _ROUNDS = 250
 _SESSION_IDS = [f"s{number}" for number in range(6)]
 
 _GAPS = """
-    SELECT i.session_key, i.owner_key, i.segment
-    FROM lash_inherited AS i
+    SELECT i.run_key, i.owner_key, i.segment
+    FROM lash_runs AS i
     WHERE i.ceiling - i.floor <> (
         SELECT COUNT(*) FROM lash_nodes AS n
         WHERE n.session_key = i.owner_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
@@ -33,7 +33,7 @@ _ORPHANS = """
     LEFT JOIN lash_nodes AS n ON n.session_key = g.session_key AND n.segment = g.segment
     WHERE g.session_key NOT IN (SELECT session_key FROM lash_sessions)
         AND NOT EXISTS (
-            SELECT 1 FROM lash_inherited AS i
+            SELECT 1 FROM lash_runs AS i
             WHERE i.owner_key = g.session_key AND i.segment = g.segment
                 AND (n.depth IS NULL OR (i.floor < n.depth AND i.ceiling >= n.depth))
         )

@@ -53,7 +53,7 @@ WRONG_REFERENCE: Final = (
         "session 's'",
         "below its parent",
     ),
-    Planted("UPDATE lash_inherited SET ceiling = ceiling + 1", "session 'fork'", "hole"),
+    Planted("UPDATE lash_runs SET ceiling = ceiling + 1", "session 'fork'", "hole"),
     Planted(
         f"UPDATE lash_sessions SET checkpoint_ref = 'x' WHERE session_key = {_KEY}", "session 's'", "another checkpoint"
     ),

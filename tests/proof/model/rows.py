@@ -15,6 +15,8 @@ Dump = dict[str, list[RawRow]]
 _NUMBERS: Final = {
     "session_key": "session",
     "owner_key": "session",
+    "run_key": "run",
+    "next_key": "run",
     "process_key": "process",
     "subscription_key": "subscription",
     "occurrence_key": "occurrence",

@@ -2,6 +2,9 @@
 
 A fork inherits a path: runs of nodes on the segments of the sessions that own them. The fork sees them on its own
 segment 0, and its first own node goes onto that segment, one deeper than the last inherited one.
+
+Runs are kept as lists from the leaf to the root. A fork of a fork continues the list of its source where their paths
+part, so that it writes a run for each segment of its source on the path, and no run of earlier sessions.
 """
 
 from __future__ import annotations
@@ -24,6 +27,20 @@ class InheritedRun(msgspec.Struct, frozen=True, array_like=True):
     segment: int
     floor: int
     ceiling: int
+
+
+class StoredRun(msgspec.Struct, frozen=True, array_like=True):
+    """A run of the list that a session inherits."""
+
+    run_key: int
+    owner_key: int
+    segment: int
+    floor: int
+    ceiling: int
+
+    def is_same(self, run: InheritedRun) -> bool:
+        """Return whether it has the same nodes."""
+        return (self.owner_key, self.segment, self.floor, self.ceiling) == msgspec.structs.astuple(run)
 
 
 class SourceRow(msgspec.Struct, frozen=True, array_like=True):
@@ -53,15 +70,15 @@ class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
     source_key: int
     committed: bool
     node_id: str | None
-    runs: tuple[InheritedRun, ...]
+    leaf_depth: int | None
+    shared_run: int | None
+    """The run of the source's list that the new ones follow."""
+    new_runs: tuple[InheritedRun, ...]
+    """The runs to add, from the root."""
 
     @property
     def leaf_segment(self) -> int | None:
-        return 0 if self.runs else None
-
-    @property
-    def leaf_depth(self) -> int | None:
-        return max((run.ceiling for run in self.runs), default=None)
+        return None if self.leaf_depth is None else 0
 
 
 def prepare_fork(
@@ -96,17 +113,35 @@ def existing_fork(prepared: PreparedFork, row: MetaRow) -> CreatedSession:
     raise SessionExists(prepared.meta.session_id)
 
 
-def fork_point(prepared: PreparedFork, source: SourceRow, runs: Sequence[InheritedRun]) -> ForkPoint:
-    """Decide where the fork starts, given the runs of the path to its node; raise NodeNotFound if there are none."""
+def fork_point(
+    prepared: PreparedFork, source: SourceRow, runs: Sequence[InheritedRun], inherited: Sequence[StoredRun]
+) -> ForkPoint:
+    """Decide where the fork starts, given the runs of the path to its node and the inherited runs of its source.
+
+    Both come from the root. Raises NodeNotFound if there is no run on the path.
+    """
     node_id = prepared.start_node(source)
     if node_id is not None and not runs:
         raise NodeNotFound(prepared.source_session_id, node_id)
     relation = ForkRelation(source_session_id=prepared.source_session_id, node_id=node_id)
     meta = msgspec.structs.replace(prepared.meta, relation=relation)
+    shared = _shared(runs, inherited)
     return ForkPoint(
         encoded=encode_meta(meta, meta.session_id),
         source_key=source.session_key,
         committed=source.committed,
         node_id=node_id,
-        runs=tuple(runs),
+        leaf_depth=runs[-1].ceiling if runs else None,
+        shared_run=inherited[shared - 1].run_key if shared else None,
+        new_runs=tuple(runs[shared:]),
     )
+
+
+def _shared(runs: Sequence[InheritedRun], inherited: Sequence[StoredRun]) -> int:
+    """Return how many runs of the path, from the root, are the first ones of the list."""
+    count = 0
+    for run, stored in zip(runs, inherited, strict=False):
+        if not stored.is_same(run):
+            break
+        count += 1
+    return count

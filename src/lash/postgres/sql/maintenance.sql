@@ -62,14 +62,14 @@ rest AS (
     FROM gone
     JOIN :"schema".lash_segments AS g ON g.session_key = gone.session_key
     WHERE NOT EXISTS (
-        SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
+        SELECT 1 FROM :"schema".lash_runs AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
     )
     UNION ALL
     SELECT n.session_key, octet_length(n.body) + coalesce(octet_length(n.packed), 0)
     FROM gone
     JOIN :"schema".lash_nodes AS n ON n.session_key = gone.session_key
     WHERE NOT EXISTS (
-        SELECT 1 FROM :"schema".lash_inherited AS i
+        SELECT 1 FROM :"schema".lash_runs AS i
         WHERE i.owner_key = n.session_key AND i.segment = n.segment AND i.floor < n.depth AND i.ceiling >= n.depth
     )
 )

@@ -55,7 +55,7 @@ rest (session_key, rows, bytes) AS (
     FROM gone
     JOIN lash_segments AS g ON g.session_key = gone.session_key
     WHERE NOT EXISTS (
-        SELECT 1 FROM lash_inherited AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
+        SELECT 1 FROM lash_runs AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
     )
     GROUP BY gone.session_key
     UNION ALL
@@ -63,7 +63,7 @@ rest (session_key, rows, bytes) AS (
     FROM gone
     JOIN lash_nodes AS n ON n.session_key = gone.session_key
     WHERE NOT EXISTS (
-        SELECT 1 FROM lash_inherited AS i
+        SELECT 1 FROM lash_runs AS i
         WHERE i.owner_key = n.session_key AND i.segment = n.segment AND i.floor < n.depth AND i.ceiling >= n.depth
     )
     GROUP BY gone.session_key
@@ -206,6 +206,8 @@ UNION ALL
 SELECT 'lash_segments', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_segments LIMIT :limit)), NULL
 UNION ALL
 SELECT 'lash_inherited', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_inherited LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_runs', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_runs LIMIT :limit)), (SELECT MAX(rowid) FROM lash_runs)
 UNION ALL
 SELECT 'lash_nodes', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_nodes LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_nodes)

@@ -25,7 +25,7 @@ from lash.postgres.commit.writer import CommitWriter, WrittenCommit
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.engine.errors import is_taken_key
 from lash.postgres.rows.lease import release_lease
-from lash.postgres.rows.session.fork import graph_owners, reclaim_graphs
+from lash.postgres.rows.session.fork import drop_runs, reclaim_graphs
 from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Number
 from lash.stores.session import DecideCommit
@@ -157,10 +157,11 @@ class PostgresCommits:
         """Delete the graph and write the new one, in a transaction: one statement would leave their order open."""
         try:
             async with self._database.transaction() as transaction:
-                owners = await _clear_graph(transaction, planned.decision.assumed)
+                run_key = await _clear_graph(transaction, planned.decision.assumed)
                 written = await transaction.one(WrittenCommit, "commit_apply", *arguments_of_any([planned]))
                 _require(written is not None)
-                await reclaim_graphs(transaction, self._database.options.schema, owners)
+                schema = self._database.options.schema
+                await reclaim_graphs(transaction, schema, await drop_runs(transaction, schema, run_key))
                 return written
         except _StalePlanError:
             return None
@@ -170,14 +171,13 @@ class PostgresCommits:
             return None
 
 
-async def _clear_graph(transaction: Transaction, head: HeadRow) -> list[int]:
-    """Delete the graph of a session at this head; return the sessions from which it inherited."""
+async def _clear_graph(transaction: Transaction, head: HeadRow) -> int | None:
+    """Delete the graph of a session at this head; return the last run that it inherited."""
     key = head.session_key
     _require(await transaction.one(Number, "commit_lock_graph", key, head.revision, head.node_count) is not None)
-    owners = await graph_owners(transaction, key)
-    await transaction.run("fork_disinherit", key)
+    inherited = await transaction.one(Number, "fork_disinherit", key)
     _require(await transaction.run("commit_clear_graph", key) > 0 or head.node_count == 0)
-    return owners
+    return None if inherited is None else inherited.number
 
 
 def _require(fact: bool) -> None:  # noqa: FBT001 (the fact is all there is)

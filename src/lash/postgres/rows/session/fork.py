@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
+import msgspec
+
+from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow, StoredRun
 from lash.plan.session.meta import EncodedMeta, MetaRow
 from lash.plan.session.node import PathRow, first_user_text
 from lash.plan.session.session import missing_session
@@ -42,9 +44,16 @@ def create_arguments(encoded: EncodedMeta) -> tuple[object, ...]:
     )
 
 
-async def graph_owners(transaction: Transaction, session_key: int) -> list[int]:
-    """Return the sessions from which a fork inherits. Call it before the fork is deleted or its graph replaced."""
-    return [row.number for row in await transaction.all(Number, "fork_owners", session_key)]
+async def drop_runs(transaction: Transaction, schema: str, run_key: int | None) -> list[int]:
+    """Delete the runs of a list that no fork inherits any more.
+
+    Returns the deleted sessions that own their nodes, the youngest first.
+    """
+    if run_key is None:
+        return []
+    # A separate statement, so that the next one sees what others committed while this one waited.
+    await transaction.run("fork_runs_gate", schema)
+    return [row.number for row in await transaction.all(Number, "fork_drop_runs", run_key)]
 
 
 async def reclaim_graphs(transaction: Transaction, schema: str, session_keys: Iterable[int]) -> None:
@@ -71,21 +80,17 @@ async def _find_point(transaction: Transaction, prepared: PreparedFork, decide: 
     if source is None:
         raise await missing_within(transaction, source_id)
     runs = await transaction.all(InheritedRun, "fork_path", source.session_key, prepared.start_node(source))
-    return decide(source, runs)
+    inherited = await transaction.all(StoredRun, "fork_runs", source.session_key)
+    return decide(source, runs, inherited)
 
 
 async def _fill(transaction: Transaction, session_key: int, point: ForkPoint) -> None:
     if not point.committed:
         return
-    await transaction.one(
-        Number,
-        "fork_fill",
-        session_key,
-        point.source_key,
-        *(point.node_id, point.leaf_segment, point.leaf_depth),
-        [run.owner_key for run in point.runs],
-        [run.segment for run in point.runs],
-        [run.floor for run in point.runs],
-        [run.ceiling for run in point.runs],
-    )
+    run_key = point.shared_run
+    for run in point.new_runs:
+        added = await transaction.one(Number, "fork_run", run_key, *msgspec.structs.astuple(run))
+        run_key = None if added is None else added.number
+    leaf = (point.node_id, point.leaf_segment, point.leaf_depth)
+    await transaction.one(Number, "fork_fill", session_key, point.source_key, *leaf, run_key)
     await recount(transaction, session_key)

@@ -31,7 +31,7 @@ from lash.postgres.rows.session.append import PostgresAppends
 from lash.postgres.rows.session.commit import PostgresCommits
 from lash.postgres.rows.session.create import PostgresCreations
 from lash.postgres.rows.session.erase import run_erasure
-from lash.postgres.rows.session.fork import create_arguments, reclaim_graphs, recount, run_fork
+from lash.postgres.rows.session.fork import create_arguments, drop_runs, reclaim_graphs, recount, run_fork
 from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.node import NodeAnswer, NodePageAnswer
 from lash.postgres.rows.session.page import read_page
@@ -107,10 +107,10 @@ class TiesAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BuriedAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """Whether forks inherit the graph of a deleted session, and whose graphs it inherited."""
+    """Whether forks inherit the graph of a deleted session, and the last run that it inherited."""
 
     has_heirs: bool
-    owner_keys: list[int]
+    run_key: int | None
 
 
 class _Refused(Exception):
@@ -345,7 +345,8 @@ async def _delete(transaction: Transaction, schema: str, session_id: str, *, onl
     buried = await transaction.one(BuriedAnswer, "session_bury", held.session_key, held.fencing)
     if buried is None:
         return False
-    keys = [held.session_key, *buried.owner_keys] if buried.has_heirs else buried.owner_keys
+    owners = await drop_runs(transaction, schema, buried.run_key)
+    keys = [held.session_key, *owners] if buried.has_heirs else owners
     await reclaim_graphs(transaction, schema, keys)
     return True
 

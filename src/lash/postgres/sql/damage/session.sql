@@ -59,7 +59,7 @@ WHERE s.leaf_node_id IS NOT NULL
     )
     AND NOT EXISTS (
         SELECT 1
-        FROM :"schema".lash_inherited AS i
+        FROM :"schema".lash_runs_of(s.session_key) AS i
         JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
             AND n.depth > i.floor AND n.depth <= i.ceiling
         WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND n.depth = s.leaf_depth
@@ -79,7 +79,7 @@ WITH counted AS (
         )
         + (
             SELECT count(*)
-            FROM :"schema".lash_inherited AS i
+            FROM :"schema".lash_runs_of(s.session_key) AS i
             JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
                 AND n.depth > i.floor AND n.depth <= i.ceiling
             WHERE i.session_key = s.session_key
@@ -90,7 +90,7 @@ WITH counted AS (
         )
         + (
             SELECT count(*)
-            FROM :"schema".lash_inherited AS i
+            FROM :"schema".lash_runs_of(s.session_key) AS i
             JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
                 AND n.depth > i.floor AND n.depth <= i.ceiling
             WHERE i.session_key = s.session_key AND n.user_message
@@ -125,7 +125,7 @@ followed AS (
             p.node_id,
             (
                 SELECT h.node_id
-                FROM :"schema".lash_inherited AS i
+                FROM :"schema".lash_runs_of(n.session_key) AS i
                 JOIN :"schema".lash_nodes AS h ON h.session_key = i.owner_key AND h.segment = i.segment
                     AND h.depth > i.floor AND h.depth <= i.ceiling
                 WHERE i.session_key = n.session_key AND n.place = 0 AND h.depth = n.depth - 1
@@ -188,14 +188,15 @@ LIMIT $1::bigint;
 -- Forks whose inherited path has a hole.
 WITH runs AS (
     SELECT
-        i.session_key, i.floor,
-        lag(i.ceiling) OVER (PARTITION BY i.session_key ORDER BY i.ceiling) AS before,
+        f.session_key, i.floor,
+        lag(i.ceiling) OVER (PARTITION BY f.session_key ORDER BY i.ceiling) AS before,
         i.ceiling - i.floor AS length,
         (
             SELECT count(*) FROM :"schema".lash_nodes AS n
             WHERE n.session_key = i.owner_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
         ) AS nodes
-    FROM :"schema".lash_inherited AS i
+    FROM :"schema".lash_inherited AS f
+    CROSS JOIN LATERAL :"schema".lash_runs_of(f.session_key) AS i
 )
 SELECT DISTINCT s.session_id, ''
 FROM runs AS r

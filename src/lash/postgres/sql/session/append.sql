@@ -54,7 +54,8 @@ placed AS MATERIALIZED (
             OFFSET 0
         ) AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_inherited AS i
-            WHERE i.session_key = h.session_key AND h.leaf_segment = 0 AND i.ceiling > h.leaf_depth
+            JOIN :"schema".lash_runs AS r ON r.run_key = i.run_key
+            WHERE i.session_key = h.session_key AND h.leaf_segment = 0 AND r.ceiling > h.leaf_depth
             OFFSET 0
         ) AS is_tip,
         h.config IS NULL AS is_first
@@ -80,7 +81,7 @@ fits AS MATERIALIZED (
         )
         AND NOT EXISTS (
             SELECT 1
-            FROM :"schema".lash_inherited AS i
+            FROM :"schema".lash_runs_of(h.session_key) AS i
             CROSS JOIN LATERAL (
                 SELECT n.segment, n.depth FROM :"schema".lash_nodes AS n
                 WHERE n.session_key = i.owner_key AND n.node_id = ANY ((:node_ids::text[])[a.first_node:a.last_node])

@@ -16,7 +16,8 @@ SELECT
             WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
         ) AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_inherited AS i
-            WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
+            JOIN :"schema".lash_runs AS r ON r.run_key = i.run_key
+            WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND r.ceiling > s.leaf_depth
         ),
         s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
     ),
@@ -46,7 +47,8 @@ SELECT
             n.node_id, n.parent_node_id, 0::bigint, n.depth,
             NOT EXISTS (
                 SELECT 1 FROM :"schema".lash_inherited AS h
-                WHERE h.session_key = s.session_key AND h.ceiling > n.depth
+                JOIN :"schema".lash_runs AS r ON r.run_key = h.run_key
+                WHERE h.session_key = s.session_key AND r.ceiling > n.depth
             )
             AND NOT EXISTS (
                 SELECT 1 FROM :"schema".lash_nodes AS f
@@ -58,7 +60,7 @@ SELECT
             ),
             n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
         )
-        FROM :"schema".lash_inherited AS i
+        FROM :"schema".lash_runs_of(s.session_key) AS i
         CROSS JOIN LATERAL (
             SELECT * FROM :"schema".lash_nodes AS n
             WHERE n.session_key = i.owner_key AND n.node_id = ANY ($3::text[])
@@ -80,7 +82,7 @@ SELECT
         SELECT a.attachment_id FROM :"schema".lash_attachments AS a
         WHERE a.session_key = s.session_key AND a.attachment_id = ANY ($7::text[])
     ),
-    EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = s.session_key),
+    EXISTS (SELECT 1 FROM :"schema".lash_runs AS i WHERE i.owner_key = s.session_key),
     array(
         SELECT row(a.place, r.version)
         FROM unnest($8::boolean[], $9::text[], $10::text[]) WITH ORDINALITY AS a (own, collection, key, place)
@@ -108,8 +110,8 @@ FOR NO KEY UPDATE;
 WITH nodes AS (
     DELETE FROM :"schema".lash_nodes AS n
     WHERE n.session_key = $1::bigint
-        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint)
+        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_runs AS i WHERE i.owner_key = $1::bigint)
 )
 DELETE FROM :"schema".lash_segments AS g
 WHERE g.session_key = $1::bigint
-    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint);
+    AND NOT EXISTS (SELECT 1 FROM :"schema".lash_runs AS i WHERE i.owner_key = $1::bigint);

@@ -46,8 +46,9 @@ claimed AS (
 ),
 
 -- fragment: commit_guard
--- What must hold for every commit; further conditions may follow.
-guard AS (
+-- What must hold for every commit; further conditions may follow. Materialised, so that the sessions are looked up for
+-- the commits that pass, and not scanned because of what the conditions are estimated to cost.
+guard AS MATERIALIZED (
     SELECT a.session_key, a.assumed_revision, a.assumed_node_count, a.assumed_leaf_node_id, clock.now_ms
     FROM asked AS a, clock
     WHERE NOT EXISTS (
@@ -62,7 +63,7 @@ guard AS (
         )
         AND NOT EXISTS (
             SELECT 1
-            FROM :"schema".lash_inherited AS i
+            FROM :"schema".lash_runs_of(a.session_key) AS i
             CROSS JOIN LATERAL (
                 SELECT n.segment, n.depth FROM :"schema".lash_nodes AS n
                 WHERE n.session_key = i.owner_key AND n.node_id = ANY ((:node_ids::text[])[a.first_node:a.last_node])

@@ -14,7 +14,7 @@ WITH RECURSIVE leaf AS (
     WHERE n.session_key = $1::bigint AND n.node_id = $2::text
     UNION ALL
     SELECT 0, n.depth
-    FROM :"schema".lash_inherited AS i
+    FROM :"schema".lash_runs_of($1::bigint) AS i
     JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = $2::text
     WHERE i.session_key = $1::bigint AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
 ),
@@ -31,7 +31,7 @@ run AS (
     UNION ALL
     SELECT i.owner_key, i.segment, i.floor, least(i.ceiling, c.ceiling)
     FROM climb AS c
-    JOIN :"schema".lash_inherited AS i ON i.session_key = $1::bigint
+    JOIN :"schema".lash_runs_of($1::bigint) AS i ON i.session_key = $1::bigint
     WHERE c.segment = 0
 ),
 path AS (
@@ -59,7 +59,7 @@ GROUP BY p.session_key, p.segment
 ORDER BY 4;
 
 -- name: fork_fill
--- Gives the fork $1 the head of its source $2 with the leaf $3, $4, $5, the runs it inherits ($6 to $9), copies of the
+-- Gives the fork $1 the head of its source $2 with the leaf $3, $4, $5, the last run that it inherits ($6), copies of the
 -- frames and of the checkpoint with its bytes, and the attachments that the source has committed, which inherited
 -- messages may name; their bytes are shared.
 WITH source AS (SELECT * FROM :"schema".lash_sessions WHERE session_key = $2::bigint),
@@ -76,10 +76,9 @@ segments AS (
     INSERT INTO :"schema".lash_segments (session_key, segment)
     SELECT session_key, 0 FROM head WHERE $3::text IS NOT NULL
 ),
-runs AS (
-    INSERT INTO :"schema".lash_inherited (session_key, owner_key, segment, floor, ceiling)
-    SELECT head.session_key, new.*
-    FROM head, unnest($6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) AS new
+heir AS (
+    INSERT INTO :"schema".lash_inherited (session_key, run_key)
+    SELECT session_key, $6::bigint FROM head WHERE $6::bigint IS NOT NULL
 ),
 frames AS (
     INSERT INTO :"schema".lash_frames (session_key, frame_id, position, body)
@@ -127,13 +126,50 @@ attachments AS (
 )
 SELECT revision FROM head;
 
--- name: fork_owners
--- The sessions from which a fork inherits, the youngest first.
-SELECT DISTINCT owner_key FROM :"schema".lash_inherited WHERE session_key = $1::bigint ORDER BY owner_key DESC;
+-- name: fork_runs
+-- The runs that a session inherits, from the root.
+SELECT run_key, owner_key, segment, floor, ceiling FROM :"schema".lash_runs_of($1::bigint) ORDER BY ceiling;
+
+-- name: fork_run
+-- Adds a run to the end of a list, and returns its key.
+INSERT INTO :"schema".lash_runs (next_key, owner_key, segment, floor, ceiling)
+VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigint)
+RETURNING run_key;
 
 -- name: fork_disinherit
--- Deletes what a fork inherits, before its graph is replaced.
-DELETE FROM :"schema".lash_inherited WHERE session_key = $1::bigint;
+-- Deletes what a fork inherits, before its graph is replaced, and returns the last run.
+DELETE FROM :"schema".lash_inherited WHERE session_key = $1::bigint RETURNING run_key;
+
+-- name: fork_runs_gate
+-- Serialises the search for runs that no fork names any more. Two transactions that delete the last two forks would each
+-- still see the other's and leave runs behind.
+SELECT pg_advisory_xact_lock(hashtextextended('lash runs ' || $1::text, 0));
+
+-- name: fork_drop_runs
+-- Deletes a run and those before it in its list, up to one that another fork or run names. Returns the sessions that own
+-- their nodes and are deleted, the youngest first.
+WITH RECURSIVE dead AS (
+    SELECT r.run_key, r.next_key, r.owner_key
+    FROM :"schema".lash_runs AS r
+    WHERE r.run_key = $1::bigint
+        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.run_key = r.run_key)
+        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_runs AS o WHERE o.next_key = r.run_key)
+    UNION ALL
+    SELECT r.run_key, r.next_key, r.owner_key
+    FROM dead AS d
+    CROSS JOIN LATERAL (SELECT * FROM :"schema".lash_runs AS k WHERE k.run_key = d.next_key OFFSET 0) AS r
+    WHERE NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.run_key = r.run_key)
+        AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_runs AS o WHERE o.next_key = r.run_key AND o.run_key <> d.run_key
+        )
+),
+gone AS (
+    DELETE FROM :"schema".lash_runs AS r USING dead WHERE r.run_key = dead.run_key RETURNING r.owner_key
+)
+SELECT DISTINCT g.owner_key
+FROM gone AS g
+WHERE NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_key = g.owner_key)
+ORDER BY g.owner_key DESC;
 
 -- name: fork_gate
 -- Serialises the search for nodes of one session that no fork inherits any more. Two transactions that delete its last
@@ -146,7 +182,7 @@ DELETE FROM :"schema".lash_nodes AS n
 WHERE n.session_key = $1::bigint
     AND NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_key = $1::bigint)
     AND NOT EXISTS (
-        SELECT 1 FROM :"schema".lash_inherited AS i
+        SELECT 1 FROM :"schema".lash_runs AS i
         WHERE i.owner_key = n.session_key AND i.segment = n.segment AND i.floor < n.depth AND i.ceiling >= n.depth
     );
 
@@ -156,5 +192,5 @@ DELETE FROM :"schema".lash_segments AS g
 WHERE g.session_key = $1::bigint
     AND NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_key = $1::bigint)
     AND NOT EXISTS (
-        SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
+        SELECT 1 FROM :"schema".lash_runs AS i WHERE i.owner_key = g.session_key AND i.segment = g.segment
     );

@@ -8,7 +8,7 @@ SELECT
         WHERE n.session_key = s.session_key AND n.node_id = $2::text AND n.tombstoned_at_ms IS NULL
         UNION ALL
         SELECT row(n.node_id, n.parent_node_id, n.depth, false, n.body, n.packed)
-        FROM :"schema".lash_inherited AS i
+        FROM :"schema".lash_runs_of(s.session_key) AS i
         CROSS JOIN LATERAL (
             SELECT * FROM :"schema".lash_nodes AS n WHERE n.session_key = i.owner_key AND n.node_id = $2::text OFFSET 0
         ) AS n
@@ -28,7 +28,7 @@ SELECT
         WHERE n.session_key = s.session_key AND n.node_id = ANY ($2::text[]) AND n.tombstoned_at_ms IS NULL
         UNION ALL
         SELECT row(n.node_id, n.parent_node_id, n.depth, false, n.body, n.packed)
-        FROM :"schema".lash_inherited AS i
+        FROM :"schema".lash_runs_of(s.session_key) AS i
         CROSS JOIN LATERAL (
             SELECT * FROM :"schema".lash_nodes AS n
             WHERE n.session_key = i.owner_key AND n.node_id = ANY ($2::text[])
@@ -51,7 +51,7 @@ after AS (
     UNION ALL
     SELECT false, n.depth
     FROM s
-    JOIN :"schema".lash_inherited AS i ON i.session_key = s.session_key
+    JOIN :"schema".lash_runs_of(s.session_key) AS i ON i.session_key = s.session_key
     CROSS JOIN LATERAL (
         SELECT * FROM :"schema".lash_nodes AS n WHERE n.session_key = i.owner_key AND n.node_id = $2::text OFFSET 0
     ) AS n
@@ -70,7 +70,7 @@ parent AS (
     UNION ALL
     SELECT 0, n.depth
     FROM s
-    JOIN :"schema".lash_inherited AS i ON i.session_key = s.session_key
+    JOIN :"schema".lash_runs_of(s.session_key) AS i ON i.session_key = s.session_key
     CROSS JOIN LATERAL (
         SELECT * FROM :"schema".lash_nodes AS n WHERE n.session_key = i.owner_key AND n.node_id = $3::text OFFSET 0
     ) AS n
@@ -80,7 +80,7 @@ child AS (
     SELECT false AS own, n.depth AS place, n.*
     FROM s
     CROSS JOIN parent AS p
-    JOIN :"schema".lash_inherited AS i ON i.session_key = s.session_key AND p.segment = 0
+    JOIN :"schema".lash_runs_of(s.session_key) AS i ON i.session_key = s.session_key AND p.segment = 0
         AND p.depth + 1 > i.floor AND p.depth + 1 <= i.ceiling
     CROSS JOIN LATERAL (
         SELECT * FROM :"schema".lash_nodes AS n
@@ -130,7 +130,7 @@ listed AS (
     (
         SELECT false AS own, n.depth AS place, n.*
         FROM s
-        JOIN :"schema".lash_inherited AS i ON i.session_key = s.session_key
+        JOIN :"schema".lash_runs_of(s.session_key) AS i ON i.session_key = s.session_key
         CROSS JOIN LATERAL (
             SELECT * FROM :"schema".lash_nodes AS n
             WHERE n.session_key = i.owner_key AND n.segment = i.segment
@@ -186,7 +186,7 @@ listed AS (
     (
         SELECT false, n.depth, n.*
         FROM s
-        JOIN :"schema".lash_inherited AS i ON i.session_key = s.session_key
+        JOIN :"schema".lash_runs_of(s.session_key) AS i ON i.session_key = s.session_key
         CROSS JOIN LATERAL (
             SELECT * FROM :"schema".lash_nodes AS n
             WHERE n.session_key = i.owner_key AND n.segment = i.segment AND n.depth > i.floor
@@ -255,10 +255,10 @@ held AS (
     SELECT 'path' AS holder, session_key, segment, -1 AS floor, ceiling FROM climb
     UNION ALL
     SELECT 'source', owner_key, segment, floor, ceiling
-    FROM :"schema".lash_inherited WHERE session_key = $1::bigint
+    FROM :"schema".lash_runs_of($1::bigint) WHERE session_key = $1::bigint
     UNION ALL
     SELECT 'fork', owner_key, segment, floor, ceiling
-    FROM :"schema".lash_inherited WHERE owner_key = $1::bigint
+    FROM :"schema".lash_runs WHERE owner_key = $1::bigint
 )
 SELECT n.node_id, min(h.holder)
 FROM held AS h
@@ -290,7 +290,7 @@ FROM (
     )
     UNION ALL
     SELECT false, n.depth, n.node_id, n.parent_node_id, n.depth, n.body, n.packed
-    FROM :"schema".lash_inherited AS i
+    FROM :"schema".lash_runs_of($1::bigint) AS i
     JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
         AND n.depth > i.floor AND n.depth <= i.ceiling
     WHERE i.session_key = $1::bigint AND n.user_message
@@ -309,7 +309,7 @@ SET (node_count, user_message_count) = (
             WHERE session_key = $1::bigint AND tombstoned_at_ms IS NULL
             UNION ALL
             SELECT n.user_message
-            FROM :"schema".lash_inherited AS i
+            FROM :"schema".lash_runs_of($1::bigint) AS i
             JOIN :"schema".lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
                 AND n.depth > i.floor AND n.depth <= i.ceiling
             WHERE i.session_key = $1::bigint

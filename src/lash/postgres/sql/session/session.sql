@@ -142,20 +142,20 @@ SELECT
 
 -- name: session_bury
 -- Deletes a locked session and, by cascade, all that it owns; keeps its last numbers. Its graph is deleted too if no
--- fork inherits from it: while it is locked, no new fork can. Returns whether one does, and from which sessions it
--- inherits itself, the youngest first.
+-- fork inherits from it: while it is locked, no new fork can. Returns whether one does, and the last run that it
+-- inherits itself.
 WITH gone AS (
     DELETE FROM :"schema".lash_sessions WHERE session_key = $1::bigint RETURNING session_id, revision
 ),
 nodes AS (
     DELETE FROM :"schema".lash_nodes AS n
     WHERE n.session_key = $1::bigint
-        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint)
+        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_runs AS i WHERE i.owner_key = $1::bigint)
 ),
 segments AS (
     DELETE FROM :"schema".lash_segments AS g
     WHERE g.session_key = $1::bigint
-        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint)
+        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_runs AS i WHERE i.owner_key = $1::bigint)
 ),
 buried AS (
     UPDATE :"schema".lash_session_ids AS i
@@ -165,12 +165,8 @@ buried AS (
     RETURNING 1
 )
 SELECT
-    EXISTS (SELECT 1 FROM :"schema".lash_inherited AS i WHERE i.owner_key = $1::bigint),
-    array(
-        SELECT DISTINCT i.owner_key FROM :"schema".lash_inherited AS i
-        WHERE i.session_key = $1::bigint
-        ORDER BY i.owner_key DESC
-    )
+    EXISTS (SELECT 1 FROM :"schema".lash_runs AS i WHERE i.owner_key = $1::bigint),
+    (SELECT i.run_key FROM :"schema".lash_inherited AS i WHERE i.session_key = $1::bigint)
 FROM buried;
 
 -- fragment: head
@@ -184,7 +180,8 @@ FROM buried;
             WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
         ) AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_inherited AS i
-            WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
+            JOIN :"schema".lash_runs AS r ON r.run_key = i.run_key
+            WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND r.ceiling > s.leaf_depth
         ),
         s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
 
@@ -205,21 +202,25 @@ WHERE s.session_id = $1::text;
 -- The session ($1) and, unless the whole graph is read ($2), the runs of nodes on its path to a node ($3, by default the
 -- leaf), at most the last $4. A climb that reaches segment 0 continues along the inherited path.
 WITH RECURSIVE s AS (SELECT * FROM :"schema".lash_sessions WHERE session_id = $1::text),
-leaf AS (
+own_leaf AS (
     SELECT n.session_key, n.segment, n.depth
     FROM s
     JOIN :"schema".lash_nodes AS n ON n.session_key = s.session_key AND n.node_id = coalesce($3::text, s.leaf_node_id)
     WHERE NOT $2::boolean
+),
+leaf AS (
+    SELECT * FROM own_leaf
     UNION ALL
     SELECT s.session_key, 0, n.depth
     FROM s
-    JOIN :"schema".lash_inherited AS i ON i.session_key = s.session_key
+    JOIN :"schema".lash_runs_of(s.session_key) AS i ON i.session_key = s.session_key
     CROSS JOIN LATERAL (
         SELECT * FROM :"schema".lash_nodes AS n
         WHERE n.session_key = i.owner_key AND n.node_id = coalesce($3::text, s.leaf_node_id)
         OFFSET 0
     ) AS n
-    WHERE NOT $2::boolean AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+    WHERE NOT $2::boolean AND NOT EXISTS (SELECT 1 FROM own_leaf)
+        AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
 ),
 climb AS (
     SELECT session_key, segment, depth AS ceiling, depth - $4::bigint AS floor FROM leaf
@@ -233,13 +234,26 @@ climb AS (
     ) AS g
     WHERE g.parent_segment IS NOT NULL AND g.parent_depth > c.floor
 ),
+inherited AS (
+    SELECT r.owner_key, r.segment, r.floor, r.ceiling, r.next_key, c.ceiling AS top, c.floor AS bottom
+    FROM climb AS c
+    CROSS JOIN LATERAL (
+        SELECT k.* FROM :"schema".lash_inherited AS i
+        JOIN :"schema".lash_runs AS k ON k.run_key = i.run_key
+        WHERE i.session_key = c.session_key
+        OFFSET 0
+    ) AS r
+    WHERE c.segment = 0
+    UNION ALL
+    SELECT r.owner_key, r.segment, r.floor, r.ceiling, r.next_key, h.top, h.bottom
+    FROM inherited AS h
+    CROSS JOIN LATERAL (SELECT * FROM :"schema".lash_runs AS k WHERE k.run_key = h.next_key OFFSET 0) AS r
+    WHERE h.floor > h.bottom
+),
 run AS (
     SELECT session_key, segment, ceiling, floor FROM climb
     UNION ALL
-    SELECT i.owner_key, i.segment, least(i.ceiling, c.ceiling), greatest(i.floor, c.floor)
-    FROM climb AS c
-    JOIN :"schema".lash_inherited AS i ON i.session_key = c.session_key
-    WHERE c.segment = 0
+    SELECT owner_key, segment, least(ceiling, top), greatest(floor, bottom) FROM inherited WHERE floor < top
 )
 
 -- name: session_load
@@ -254,7 +268,7 @@ SELECT
     ),
     array(
         SELECT row(n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed)
-        FROM :"schema".lash_inherited AS i
+        FROM :"schema".lash_runs_of(s.session_key) AS i
         CROSS JOIN LATERAL (
             SELECT * FROM :"schema".lash_nodes AS n
             WHERE n.session_key = i.owner_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
@@ -331,7 +345,7 @@ CROSS JOIN LATERAL (
     SELECT
         true AS inherited, n.depth AS place, n.node_id, n.parent_node_id, n.depth,
         n.tombstoned_at_ms IS NOT NULL AS tombstoned, n.body, n.packed, false AS erased
-    FROM :"schema".lash_inherited AS i
+    FROM :"schema".lash_runs_of(s.session_key) AS i
     CROSS JOIN LATERAL (
         SELECT * FROM :"schema".lash_nodes AS n
         WHERE n.session_key = i.owner_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling

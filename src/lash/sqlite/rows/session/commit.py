@@ -23,7 +23,7 @@ from lash.sqlite.rows.attachment import stamp_attachments
 from lash.sqlite.rows.effect import retire_effects
 from lash.sqlite.rows.lease import release_lease
 from lash.sqlite.rows.record import RecordState, record_states, state_versions, write_records
-from lash.sqlite.rows.session.fork import graph_owners, reclaim_graphs
+from lash.sqlite.rows.session.fork import disinherit, drop_runs, reclaim_graphs
 from lash.sqlite.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Text
 from lash.stores.session import DecideCommit
@@ -227,10 +227,9 @@ def write_nodes(transaction: Transaction, session_key: int, placement: Placement
 
 
 def _clear_graph(transaction: Transaction, session_key: int) -> None:
-    owners = graph_owners(transaction, session_key)
-    transaction.run("fork_disinherit", session_key=session_key)
+    run_key = disinherit(transaction, session_key)
     transaction.run("commit_clear_graph", session_key=session_key)
-    reclaim_graphs(transaction, owners)
+    reclaim_graphs(transaction, drop_runs(transaction, run_key))
 
 
 def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow
+import msgspec
+
+from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow, StoredRun
 from lash.plan.session.meta import EncodedMeta, MetaRow
 from lash.plan.session.node import PathRow, first_user_text
 from lash.plan.session.session import Floors
@@ -29,7 +31,8 @@ def apply_fork(transaction: Transaction, prepared: PreparedFork, decide: DecideF
     source = SourceRow(head.session_key, head.committed, head.leaf_node_id)
     node_id = prepared.start_node(source)
     runs = transaction.all(InheritedRun, "fork_path", session_key=head.session_key, node_id=node_id)
-    point = decide(source, runs)
+    inherited = transaction.all(StoredRun, "fork_runs", session_key=head.session_key)
+    point = decide(source, runs, inherited)
     insert_session(transaction, point.encoded)
     if point.committed:
         _fill(transaction, find_meta(transaction, session_id).session_key, point)
@@ -67,9 +70,24 @@ def add_labels(transaction: Transaction, session_key: int, terms: dict[str, str]
     transaction.run("session_add_labels", session_key=session_key, terms=json_array(terms.items()))
 
 
-def graph_owners(transaction: Transaction, session_key: int) -> list[int]:
-    """Return the sessions from which a fork inherits. Call it before the fork is deleted or its graph replaced."""
-    return [row.number for row in transaction.all(Number, "fork_owners", session_key=session_key)]
+def last_run(transaction: Transaction, session_key: int) -> int | None:
+    """Return the last run that a session inherits. Call it before the session is deleted."""
+    row = transaction.one(Number, "fork_last_run", session_key=session_key)
+    return None if row is None else row.number
+
+
+def disinherit(transaction: Transaction, session_key: int) -> int | None:
+    """Delete what a session inherits, and return its last run."""
+    row = transaction.one(Number, "fork_disinherit", session_key=session_key)
+    return None if row is None else row.number
+
+
+def drop_runs(transaction: Transaction, run_key: int | None) -> list[int]:
+    """Delete the runs of a list that no fork inherits any more; return the owners of their nodes, youngest first."""
+    if run_key is None:
+        return []
+    owners = {row.number for row in transaction.all(Number, "fork_drop_runs", run_key=run_key)}
+    return sorted(owners, reverse=True)
 
 
 def reclaim_graphs(transaction: Transaction, session_keys: Iterable[int]) -> None:
@@ -86,17 +104,10 @@ def recount(transaction: Transaction, session_key: int) -> None:
 
 
 def _fill(transaction: Transaction, session_key: int, point: ForkPoint) -> None:
-    if point.runs:
+    run_key = _add_runs(transaction, point)
+    if run_key is not None:
         transaction.run("fork_segment", session_key=session_key)
-    for run in point.runs:
-        transaction.run(
-            "fork_inherit",
-            session_key=session_key,
-            owner_key=run.owner_key,
-            segment=run.segment,
-            floor=run.floor,
-            ceiling=run.ceiling,
-        )
+        transaction.run("fork_inherit", session_key=session_key, run_key=run_key)
     transaction.run(
         "fork_head",
         session_key=session_key,
@@ -108,3 +119,12 @@ def _fill(transaction: Transaction, session_key: int, point: ForkPoint) -> None:
     for name in _COPIES:
         transaction.run(name, session_key=session_key, source_key=point.source_key)
     recount(transaction, session_key)
+
+
+def _add_runs(transaction: Transaction, point: ForkPoint) -> int | None:
+    """Add the new runs to the list that the fork shares with its source; return the last run of the fork."""
+    last = point.shared_run
+    for run in point.new_runs:
+        added = transaction.one(Number, "fork_run", next_key=last, **msgspec.structs.asdict(run))
+        last = None if added is None else added.number
+    return last

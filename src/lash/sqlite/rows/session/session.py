@@ -32,8 +32,9 @@ from lash.sqlite.rows.session.erase import apply_erasure
 from lash.sqlite.rows.session.fork import (
     add_labels,
     apply_fork,
-    graph_owners,
+    drop_runs,
     insert_session,
+    last_run,
     reclaim_graphs,
     recount,
 )
@@ -245,10 +246,10 @@ def delete_session(transaction: Transaction, session_id: str) -> bool:
     head = transaction.one(HeadRow, "session_head", session_id=session_id)
     if head is None:
         return False
-    touched = [head.session_key, *graph_owners(transaction, head.session_key)]
+    run_key = last_run(transaction, head.session_key)
     transaction.run("session_bury", session_id=session_id, now_ms=transaction.now_ms)
     transaction.run("session_delete", session_id=session_id)
-    reclaim_graphs(transaction, touched)
+    reclaim_graphs(transaction, [head.session_key, *drop_runs(transaction, run_key)])
     return True
 
 

@@ -227,10 +227,14 @@ FROM (
         SELECT 1 FROM lash_segments AS o WHERE o.session_key = c.session_key AND o.segment = c.segment
     )
     UNION ALL
-    SELECT 'lash_inherited' AS name FROM lash_inherited AS c
+    SELECT 'lash_runs' AS name FROM lash_runs AS c
     WHERE NOT EXISTS (
         SELECT 1 FROM lash_segments AS o WHERE o.session_key = c.owner_key AND o.segment = c.segment
     )
+    UNION ALL
+    SELECT 'lash_runs' AS name FROM lash_runs AS c
+    WHERE NOT EXISTS (SELECT 1 FROM lash_inherited AS i WHERE i.run_key = c.run_key)
+        AND NOT EXISTS (SELECT 1 FROM lash_runs AS o WHERE o.next_key = c.run_key)
 ) AS o
 GROUP BY o.name
 ORDER BY o.name

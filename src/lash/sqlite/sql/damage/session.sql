@@ -56,8 +56,18 @@ WHERE s.leaf_node_id IS NOT NULL
             AND n.node_id = s.leaf_node_id AND n.tombstoned_at_ms IS NULL
     )
     AND NOT EXISTS (
+        WITH RECURSIVE inherited (session_key, owner_key, segment, floor, ceiling, next_key) AS (
+            SELECT f.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+            FROM lash_inherited AS f
+            CROSS JOIN lash_runs AS r ON r.run_key = f.run_key
+            WHERE f.session_key = s.session_key
+            UNION ALL
+            SELECT h.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+            FROM inherited AS h
+            CROSS JOIN lash_runs AS r ON r.run_key = h.next_key
+        )
         SELECT 1
-        FROM lash_inherited AS i
+        FROM inherited AS i
         JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
             AND n.depth > i.floor AND n.depth <= i.ceiling
         WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND n.depth = s.leaf_depth
@@ -76,8 +86,18 @@ WITH counted AS (
             WHERE n.session_key = s.session_key AND n.tombstoned_at_ms IS NULL
         )
         + (
+            WITH RECURSIVE inherited (session_key, owner_key, segment, floor, ceiling, next_key) AS (
+                SELECT f.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+                FROM lash_inherited AS f
+                CROSS JOIN lash_runs AS r ON r.run_key = f.run_key
+                WHERE f.session_key = s.session_key
+                UNION ALL
+                SELECT h.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+                FROM inherited AS h
+                CROSS JOIN lash_runs AS r ON r.run_key = h.next_key
+            )
             SELECT COUNT(*)
-            FROM lash_inherited AS i
+            FROM inherited AS i
             JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
                 AND n.depth > i.floor AND n.depth <= i.ceiling
             WHERE i.session_key = s.session_key
@@ -87,8 +107,18 @@ WITH counted AS (
             WHERE n.session_key = s.session_key AND n.tombstoned_at_ms IS NULL AND n.user_message
         )
         + (
+            WITH RECURSIVE inherited (session_key, owner_key, segment, floor, ceiling, next_key) AS (
+                SELECT f.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+                FROM lash_inherited AS f
+                CROSS JOIN lash_runs AS r ON r.run_key = f.run_key
+                WHERE f.session_key = s.session_key
+                UNION ALL
+                SELECT h.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+                FROM inherited AS h
+                CROSS JOIN lash_runs AS r ON r.run_key = h.next_key
+            )
             SELECT COUNT(*)
-            FROM lash_inherited AS i
+            FROM inherited AS i
             JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
                 AND n.depth > i.floor AND n.depth <= i.ceiling
             WHERE i.session_key = s.session_key AND n.user_message
@@ -122,8 +152,18 @@ followed AS (
         COALESCE(
             p.node_id,
             (
+                WITH RECURSIVE inherited (session_key, owner_key, segment, floor, ceiling, next_key) AS (
+                    SELECT f.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+                    FROM lash_inherited AS f
+                    CROSS JOIN lash_runs AS r ON r.run_key = f.run_key
+                    WHERE f.session_key = n.session_key
+                    UNION ALL
+                    SELECT o.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+                    FROM inherited AS o
+                    CROSS JOIN lash_runs AS r ON r.run_key = o.next_key
+                )
                 SELECT h.node_id
-                FROM lash_inherited AS i
+                FROM inherited AS i
                 JOIN lash_nodes AS h ON h.session_key = i.owner_key AND h.segment = i.segment
                     AND h.depth > i.floor AND h.depth <= i.ceiling
                 WHERE i.session_key = n.session_key AND n.place = 0 AND h.depth = n.depth - 1
@@ -184,7 +224,16 @@ LIMIT :limit;
 
 -- name: damage_inherited
 -- Forks whose inherited path has a hole.
-WITH runs AS (
+WITH RECURSIVE inherited (session_key, owner_key, segment, floor, ceiling, next_key) AS (
+    SELECT f.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+    FROM lash_inherited AS f
+    CROSS JOIN lash_runs AS r ON r.run_key = f.run_key
+    UNION ALL
+    SELECT h.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+    FROM inherited AS h
+    CROSS JOIN lash_runs AS r ON r.run_key = h.next_key
+),
+runs AS (
     SELECT
         i.session_key, i.floor,
         LAG(i.ceiling) OVER (PARTITION BY i.session_key ORDER BY i.ceiling) AS before,
@@ -193,7 +242,7 @@ WITH runs AS (
             SELECT COUNT(*) FROM lash_nodes AS n
             WHERE n.session_key = i.owner_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
         ) AS nodes
-    FROM lash_inherited AS i
+    FROM inherited AS i
 )
 SELECT DISTINCT s.session_id, ''
 FROM runs AS r

@@ -1,11 +1,26 @@
+-- fragment: inherited
+-- The runs that a session inherits, from the last to the first.
+inherited (session_key, run_key, owner_key, segment, floor, ceiling, next_key) AS (
+    SELECT i.session_key, r.run_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+    FROM lash_inherited AS i
+    CROSS JOIN lash_runs AS r ON r.run_key = i.run_key
+    WHERE i.session_key = :session_key
+    UNION ALL
+    SELECT h.session_key, r.run_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+    FROM inherited AS h
+    CROSS JOIN lash_runs AS r ON r.run_key = h.next_key
+)
+
 -- name: fork_path
 -- The path to a live node, own or inherited, as the runs that a fork at this node inherits. It starts after the last
 -- ancestor that is missing or removed; no row if there is no such node.
-WITH RECURSIVE leaf (segment, depth) AS (
+WITH RECURSIVE
+-- include: inherited
+, leaf (segment, depth) AS (
     SELECT segment, depth FROM lash_nodes WHERE session_key = :session_key AND node_id = :node_id
     UNION ALL
     SELECT 0, n.depth
-    FROM lash_inherited AS i
+    FROM inherited AS i
     CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :node_id
     WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
 ),
@@ -22,7 +37,7 @@ run (session_key, segment, floor, ceiling) AS (
     UNION ALL
     SELECT i.owner_key, i.segment, i.floor, MIN(i.ceiling, c.ceiling)
     FROM climb AS c
-    CROSS JOIN lash_inherited AS i ON i.session_key = :session_key
+    CROSS JOIN inherited AS i ON i.session_key = :session_key
     WHERE c.segment = 0
 ),
 path (session_key, segment, depth, tombstoned, before) AS (
@@ -50,10 +65,21 @@ ORDER BY 4;
 -- Opens the segment on which a fork continues the path that it inherits.
 INSERT INTO lash_segments (session_key, segment) VALUES (:session_key, 0);
 
+-- name: fork_runs
+-- The runs that a session inherits, from the root.
+WITH RECURSIVE
+-- include: inherited
+SELECT run_key, owner_key, segment, floor, ceiling FROM inherited ORDER BY ceiling;
+
+-- name: fork_run
+-- Adds a run to the end of a list, and returns its key.
+INSERT INTO lash_runs (next_key, owner_key, segment, floor, ceiling)
+VALUES (:next_key, :owner_key, :segment, :floor, :ceiling)
+RETURNING run_key;
+
 -- name: fork_inherit
--- Records one run of nodes that a fork inherits.
-INSERT INTO lash_inherited (session_key, owner_key, segment, floor, ceiling)
-VALUES (:session_key, :owner_key, :segment, :floor, :ceiling);
+-- Records the last run of the list that a fork inherits.
+INSERT INTO lash_inherited (session_key, run_key) VALUES (:session_key, :run_key);
 
 -- name: fork_head
 -- Gives a fork the head of its source, with its own leaf.
@@ -109,15 +135,33 @@ WHERE session_key = :source_key AND committed_at_ms IS NOT NULL;
 
 -- name: fork_exists
 -- Whether a fork inherits from this session.
-SELECT EXISTS (SELECT 1 FROM lash_inherited WHERE owner_key = :session_key);
+SELECT EXISTS (SELECT 1 FROM lash_runs WHERE owner_key = :session_key);
 
--- name: fork_owners
--- The sessions from which a fork inherits, the youngest first.
-SELECT DISTINCT owner_key FROM lash_inherited WHERE session_key = :session_key ORDER BY owner_key DESC;
+-- name: fork_last_run
+-- The last run that a session inherits.
+SELECT run_key FROM lash_inherited WHERE session_key = :session_key;
 
 -- name: fork_disinherit
--- Deletes what a fork inherits, before its graph is replaced.
-DELETE FROM lash_inherited WHERE session_key = :session_key;
+-- Deletes what a fork inherits, before its graph is replaced, and returns the last run.
+DELETE FROM lash_inherited WHERE session_key = :session_key RETURNING run_key;
+
+-- name: fork_drop_runs
+-- Deletes a run and those before it in its list, up to one that another fork or run names. Returns the sessions that own
+-- their nodes.
+WITH RECURSIVE dead (run_key, next_key) AS (
+    SELECT r.run_key, r.next_key
+    FROM lash_runs AS r
+    WHERE r.run_key = :run_key
+        AND NOT EXISTS (SELECT 1 FROM lash_inherited AS i WHERE i.run_key = r.run_key)
+        AND NOT EXISTS (SELECT 1 FROM lash_runs AS o WHERE o.next_key = r.run_key)
+    UNION ALL
+    SELECT r.run_key, r.next_key
+    FROM dead AS d
+    CROSS JOIN lash_runs AS r ON r.run_key = d.next_key
+    WHERE NOT EXISTS (SELECT 1 FROM lash_inherited AS i WHERE i.run_key = r.run_key)
+        AND NOT EXISTS (SELECT 1 FROM lash_runs AS o WHERE o.next_key = r.run_key AND o.run_key <> d.run_key)
+)
+DELETE FROM lash_runs WHERE run_key IN (SELECT run_key FROM dead) RETURNING owner_key;
 
 -- name: fork_reclaim_nodes
 -- Deletes the nodes of a session that no fork inherits, if the session itself is deleted.
@@ -125,7 +169,7 @@ DELETE FROM lash_nodes
 WHERE session_key = :session_key
     AND NOT EXISTS (SELECT 1 FROM lash_sessions AS s WHERE s.session_key = :session_key)
     AND NOT EXISTS (
-        SELECT 1 FROM lash_inherited AS i
+        SELECT 1 FROM lash_runs AS i
         WHERE i.owner_key = lash_nodes.session_key AND i.segment = lash_nodes.segment
             AND i.floor < lash_nodes.depth AND i.ceiling >= lash_nodes.depth
     );
@@ -136,6 +180,6 @@ DELETE FROM lash_segments
 WHERE session_key = :session_key
     AND NOT EXISTS (SELECT 1 FROM lash_sessions AS s WHERE s.session_key = :session_key)
     AND NOT EXISTS (
-        SELECT 1 FROM lash_inherited AS i
+        SELECT 1 FROM lash_runs AS i
         WHERE i.owner_key = lash_segments.session_key AND i.segment = lash_segments.segment
     );

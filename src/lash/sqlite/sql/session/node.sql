@@ -1,6 +1,21 @@
+-- fragment: inherited
+-- The runs that a session inherits, from the last to the first.
+inherited (session_key, owner_key, segment, floor, ceiling, next_key) AS (
+    SELECT i.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+    FROM lash_inherited AS i
+    CROSS JOIN lash_runs AS r ON r.run_key = i.run_key
+    WHERE i.session_key = :session_key
+    UNION ALL
+    SELECT h.session_key, r.owner_key, r.segment, r.floor, r.ceiling, r.next_key
+    FROM inherited AS h
+    CROSS JOIN lash_runs AS r ON r.run_key = h.next_key
+)
+
 -- name: node_stored
 -- The given nodes (a JSON array of ids) that are stored, for writers; inherited ones on segment 0. CROSS JOIN makes
 -- SQLite look each id up instead of reading the whole graph.
+WITH RECURSIVE
+-- include: inherited
 SELECT
     n.node_id, n.parent_node_id, n.segment, n.depth,
     NOT EXISTS (
@@ -16,7 +31,11 @@ CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wante
 UNION ALL
 SELECT
     n.node_id, n.parent_node_id, 0, n.depth,
-    NOT EXISTS (SELECT 1 FROM lash_inherited AS h WHERE h.session_key = :session_key AND h.ceiling > n.depth)
+    NOT EXISTS (
+        SELECT 1 FROM lash_inherited AS h
+        JOIN lash_runs AS r ON r.run_key = h.run_key
+        WHERE h.session_key = :session_key AND r.ceiling > n.depth
+    )
     AND NOT EXISTS (
         SELECT 1 FROM lash_nodes AS f
         WHERE f.session_key = :session_key AND f.segment = 0 AND f.depth = n.depth + 1
@@ -24,7 +43,7 @@ SELECT
         SELECT 1 FROM lash_segments AS g WHERE g.session_key = :session_key AND g.segment = 0 AND g.closed
     ),
     n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
-FROM lash_inherited AS i
+FROM inherited AS i
 CROSS JOIN json_each(:node_ids) AS wanted
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling;
@@ -35,25 +54,29 @@ SELECT 1 FROM lash_nodes WHERE session_key = :session_key AND node_id = :node_id
 
 -- name: node_one
 -- One live node by its id, own or inherited.
+WITH RECURSIVE
+-- include: inherited
 SELECT node_id, parent_node_id, depth, 0, body, packed
 FROM lash_nodes
 WHERE session_key = :session_key AND node_id = :node_id AND tombstoned_at_ms IS NULL
 UNION ALL
 SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body, n.packed
-FROM lash_inherited AS i
+FROM inherited AS i
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :node_id
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
     AND n.tombstoned_at_ms IS NULL;
 
 -- name: node_many
 -- The live nodes among some ids (a JSON array), own or inherited.
+WITH RECURSIVE
+-- include: inherited
 SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body, n.packed
 FROM json_each(:node_ids) AS wanted
 CROSS JOIN lash_nodes AS n ON n.session_key = :session_key AND n.node_id = wanted.value
 WHERE n.tombstoned_at_ms IS NULL
 UNION ALL
 SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body, n.packed
-FROM lash_inherited AS i
+FROM inherited AS i
 CROSS JOIN json_each(:node_ids) AS wanted
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = wanted.value
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
@@ -62,22 +85,26 @@ WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.flo
 -- name: node_place
 -- Where a node stands in the order of the whole graph: whether the session owns it, and its number among the nodes that
 -- the session owns, or its depth on the inherited path. Removed nodes have a place too.
+WITH RECURSIVE
+-- include: inherited
 SELECT 1, seq FROM lash_nodes WHERE session_key = :session_key AND node_id = :node_id
 UNION ALL
 SELECT 0, n.depth
-FROM lash_inherited AS i
+FROM inherited AS i
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :node_id
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling;
 
 -- name: node_children
 -- The live children of a node, after a place: the inherited one, the one that follows it on its segment, and the first
 -- nodes of segments.
-WITH parent (segment, depth) AS (
+WITH RECURSIVE
+-- include: inherited
+, parent (segment, depth) AS (
     SELECT segment, depth FROM lash_nodes
     WHERE session_key = :session_key AND node_id = :node_id AND tombstoned_at_ms IS NULL
     UNION ALL
     SELECT 0, n.depth
-    FROM lash_inherited AS i
+    FROM inherited AS i
     CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :node_id
     WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
         AND n.tombstoned_at_ms IS NULL
@@ -85,7 +112,7 @@ WITH parent (segment, depth) AS (
 child (own, place, node_key) AS (
     SELECT 0, n.depth, n.rowid
     FROM parent AS p
-    CROSS JOIN lash_inherited AS i ON i.session_key = :session_key
+    CROSS JOIN inherited AS i ON i.session_key = :session_key
     CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment AND n.depth = p.depth + 1
     WHERE p.segment = 0 AND n.depth > i.floor AND n.depth <= i.ceiling AND n.parent_node_id = :node_id
     UNION ALL
@@ -114,10 +141,12 @@ LIMIT :limit;
 -- name: node_list
 -- The live nodes of one kind, after a place: the inherited ones along their path, then the own ones in the order of
 -- insertion.
-WITH listed (own, place, node_key) AS (
+WITH RECURSIVE
+-- include: inherited
+, listed (own, place, node_key) AS (
     SELECT * FROM (
         SELECT 0, n.depth, n.rowid
-        FROM lash_inherited AS i
+        FROM inherited AS i
         CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
             AND n.depth > MAX(i.floor, :place) AND n.depth <= i.ceiling
         WHERE i.session_key = :session_key AND NOT :own AND n.kind = :kind AND n.tombstoned_at_ms IS NULL
@@ -142,7 +171,9 @@ LIMIT :limit;
 
 -- name: node_list_newest
 -- The same in the opposite order, before a place. The inherited path is only read if the own nodes do not fill the page.
-WITH owned (own, place, node_key) AS MATERIALIZED (
+WITH RECURSIVE
+-- include: inherited
+, owned (own, place, node_key) AS MATERIALIZED (
     SELECT 1, n.seq, n.rowid
     FROM lash_nodes AS n INDEXED BY lash_nodes_kind
     WHERE :own AND n.session_key = :session_key AND n.kind = :kind AND n.tombstoned_at_ms IS NULL AND n.seq < :place
@@ -154,7 +185,7 @@ listed (own, place, node_key) AS (
     UNION ALL
     SELECT * FROM (
         SELECT 0, n.depth, n.rowid
-        FROM lash_inherited AS i
+        FROM inherited AS i
         CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
             AND n.depth > i.floor AND n.depth <= i.ceiling
         WHERE (SELECT COUNT(*) FROM owned) < :limit AND i.session_key = :session_key AND n.kind = :kind
@@ -190,8 +221,10 @@ ORDER BY seq;
 
 -- name: node_inherited
 -- The path that a session inherits, from the root; empty unless it is a fork.
+WITH RECURSIVE
+-- include: inherited
 SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed
-FROM lash_inherited AS i
+FROM inherited AS i
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
     AND n.depth > i.floor AND n.depth <= i.ceiling
 WHERE i.session_key = :session_key
@@ -199,14 +232,20 @@ ORDER BY n.depth;
 
 -- name: node_path
 -- The nodes from the root to one node, own or inherited, or only the last of them: a climb over segments, a range on
--- each. A climb that reaches segment 0 continues along the inherited path.
-WITH RECURSIVE leaf (segment, depth) AS (
+-- each. A climb that reaches segment 0 continues along the inherited runs, as far as nodes are wanted.
+WITH RECURSIVE
+-- include: inherited
+, own_leaf (segment, depth) AS (
     SELECT segment, depth FROM lash_nodes WHERE session_key = :session_key AND node_id = :leaf_node_id
+),
+leaf (segment, depth) AS (
+    SELECT segment, depth FROM own_leaf
     UNION ALL
     SELECT 0, n.depth
-    FROM lash_inherited AS i
+    FROM inherited AS i
     CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :leaf_node_id
-    WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
+    WHERE NOT EXISTS (SELECT 1 FROM own_leaf)
+        AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
 ),
 climb (segment, ceiling) AS (
     SELECT segment, depth FROM leaf
@@ -216,18 +255,27 @@ climb (segment, ceiling) AS (
     JOIN lash_segments AS s ON s.session_key = :session_key AND s.segment = c.segment
     WHERE s.parent_segment IS NOT NULL AND s.parent_depth > (SELECT depth FROM leaf) - :last
 ),
-run (session_key, segment, ceiling) AS (
-    SELECT :session_key, segment, ceiling FROM climb
-    UNION ALL
-    SELECT i.owner_key, i.segment, MIN(i.ceiling, c.ceiling)
+wanted (owner_key, segment, floor, ceiling, next_key, top) AS (
+    SELECT r.owner_key, r.segment, r.floor, r.ceiling, r.next_key, c.ceiling
     FROM climb AS c
     CROSS JOIN lash_inherited AS i ON i.session_key = :session_key
+    CROSS JOIN lash_runs AS r ON r.run_key = i.run_key
     WHERE c.segment = 0
+    UNION ALL
+    SELECT r.owner_key, r.segment, r.floor, r.ceiling, r.next_key, h.top
+    FROM wanted AS h
+    CROSS JOIN lash_runs AS r ON r.run_key = h.next_key
+    WHERE h.floor > (SELECT depth FROM leaf) - :last
+),
+run (session_key, segment, floor, ceiling) AS (
+    SELECT :session_key, segment, -1, ceiling FROM climb
+    UNION ALL
+    SELECT owner_key, segment, floor, MIN(ceiling, top) FROM wanted WHERE floor < top
 )
 SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed, n.kind = 'erased'
 FROM run AS r
 CROSS JOIN lash_nodes AS n ON n.session_key = r.session_key AND n.segment = r.segment
-    AND n.depth <= r.ceiling AND n.depth > (SELECT depth FROM leaf) - :last
+    AND n.depth <= r.ceiling AND n.depth > MAX(r.floor, (SELECT depth FROM leaf) - :last)
 ORDER BY n.depth;
 
 -- name: node_tail
@@ -242,7 +290,9 @@ ORDER BY n.depth;
 -- name: node_held
 -- Those of some nodes (a JSON array of ids) that cannot be removed, and why: they lie on the active path of the session
 -- (path), it inherits them (source), or a fork inherits them from it (fork).
-WITH RECURSIVE climb (segment, ceiling) AS (
+WITH RECURSIVE
+-- include: inherited
+, climb (segment, ceiling) AS (
     SELECT leaf_segment, leaf_depth FROM lash_sessions
     WHERE session_key = :session_key AND leaf_segment IS NOT NULL
     UNION ALL
@@ -254,9 +304,9 @@ WITH RECURSIVE climb (segment, ceiling) AS (
 held (reason, session_key, segment, floor, ceiling) AS (
     SELECT 'path', :session_key, segment, -1, ceiling FROM climb
     UNION ALL
-    SELECT 'source', owner_key, segment, floor, ceiling FROM lash_inherited WHERE session_key = :session_key
+    SELECT 'source', owner_key, segment, floor, ceiling FROM inherited WHERE session_key = :session_key
     UNION ALL
-    SELECT 'fork', owner_key, segment, floor, ceiling FROM lash_inherited WHERE owner_key = :session_key
+    SELECT 'fork', owner_key, segment, floor, ceiling FROM lash_runs WHERE owner_key = :session_key
 )
 SELECT n.node_id, MIN(h.reason)
 FROM held AS h
@@ -275,11 +325,13 @@ WHERE session_key = :session_key AND tombstoned_at_ms IS NULL
 
 -- name: node_recount
 -- Counts the live nodes and user messages that a session sees, its own and the inherited ones.
-WITH seen (user_message) AS (
+WITH RECURSIVE
+-- include: inherited
+, seen (user_message) AS (
     SELECT user_message FROM lash_nodes WHERE session_key = :session_key AND tombstoned_at_ms IS NULL
     UNION ALL
     SELECT n.user_message
-    FROM lash_inherited AS i
+    FROM inherited AS i
     CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
         AND n.depth > i.floor AND n.depth <= i.ceiling
     WHERE i.session_key = :session_key
@@ -291,7 +343,9 @@ WHERE session_key = :session_key;
 
 -- name: node_first_user
 -- The first live user message that a session sees: an inherited one, or else the one inserted first.
-WITH said (own, place, node_key) AS (
+WITH RECURSIVE
+-- include: inherited
+, said (own, place, node_key) AS (
     SELECT * FROM (
         SELECT 1, seq, rowid
         FROM lash_nodes INDEXED BY lash_nodes_kind
@@ -301,7 +355,7 @@ WITH said (own, place, node_key) AS (
     )
     UNION ALL
     SELECT 0, n.depth, n.rowid
-    FROM lash_inherited AS i
+    FROM inherited AS i
     CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.segment = i.segment
         AND n.depth > i.floor AND n.depth <= i.ceiling
     WHERE i.session_key = :session_key AND n.user_message = 1

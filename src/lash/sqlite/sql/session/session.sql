@@ -91,7 +91,8 @@ s.leaf_segment IS NOT NULL AND NOT EXISTS (
     WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
 ) AND NOT EXISTS (
     SELECT 1 FROM lash_inherited AS i
-    WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND i.ceiling > s.leaf_depth
+    JOIN lash_runs AS r ON r.run_key = i.run_key
+    WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND r.ceiling > s.leaf_depth
 ),
 s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
 
