@@ -11,6 +11,7 @@ SELECT
         s.leaf_segment IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_nodes AS f
             WHERE f.session_key = s.session_key AND f.segment = s.leaf_segment AND f.depth = s.leaf_depth + 1
+            OFFSET 0
         ) AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_segments AS g
             WHERE g.session_key = s.session_key AND g.segment = s.leaf_segment AND g.closed
@@ -33,6 +34,7 @@ SELECT
             NOT EXISTS (
                 SELECT 1 FROM :"schema".lash_nodes AS f
                 WHERE f.session_key = n.session_key AND f.segment = n.segment AND f.depth = n.depth + 1
+                OFFSET 0
             )
             AND NOT EXISTS (
                 SELECT 1 FROM :"schema".lash_segments AS g
@@ -53,6 +55,7 @@ SELECT
             AND NOT EXISTS (
                 SELECT 1 FROM :"schema".lash_nodes AS f
                 WHERE f.session_key = s.session_key AND f.segment = 0 AND f.depth = n.depth + 1
+                OFFSET 0
             )
             AND NOT EXISTS (
                 SELECT 1 FROM :"schema".lash_segments AS g
