@@ -144,5 +144,5 @@ endif
 $(INSTALLED) $(RUNTIME): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "lash needs Python 3.11 or newer; name one: PYTHON=python3.13 make ..." >&2; exit 1; }
-	$(call install,$(if $(filter $@,$(RUNTIME)),'.[postgres]','.[postgres,s3,otel,testing]' --group dev))
+	$(call install,$(if $(filter $@,$(RUNTIME)),'.[postgres]','.[postgres,s3,encryption,otel,testing]' --group dev))
 	@touch $@

@@ -1,6 +1,7 @@
 """Backends for the tests, and a count of how many ran on each.
 
-``--backend NAME`` (repeatable) leaves out the tests of the other backends. With ``CI=true`` in the environment, a run
+``--backend NAME`` (repeatable) leaves out the tests of the other backends. ``--sealed`` encrypts the values of every
+storage of the contract suite. With ``CI=true`` in the environment, a run
 over the whole suite in which no test ran on PostgreSQL fails, however green it looks.
 """
 
@@ -118,6 +119,7 @@ def backend_url(backend_name: str, request: pytest.FixtureRequest, tmp_path: Pat
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--backend", action="append", choices=BACKENDS, default=[], help="run only this backend's tests")
+    parser.addoption("--sealed", action="store_true", help="encrypt the values of every storage of the contract suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:

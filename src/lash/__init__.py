@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from lash import telemetry as telemetry
     from lash.backend.liveness import current_owner as current_owner
     from lash.base.compression import Compression as Compression
+    from lash.base.seal import Sealer as Sealer
     from lash.bytestore.file import FileBytes as FileBytes
     from lash.bytestore.s3 import S3Bytes as S3Bytes
     from lash.connect.open import open_storage
     from lash.connect.shared import shared as shared
     from lash.errors import Advice as Advice
     from lash.errors import AttachmentNotFound as AttachmentNotFound
+    from lash.errors import CannotUnseal as CannotUnseal
     from lash.errors import CommitTooLarge as CommitTooLarge
     from lash.errors import ConfigError as ConfigError
     from lash.errors import Conflict as Conflict
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
     from lash.runtime.turns.handle import SessionHandle as SessionHandle
     from lash.runtime.turns.messages import text_of as text_of
     from lash.runtime.turns.turn import Turn as Turn
+    from lash.sealing.aes_gcm import AesGcm as AesGcm
     from lash.stores.attachment import ByteStore as ByteStore
     from lash.stores.session import Session as Session
     from lash.stores.storage import Storage as Storage
@@ -119,12 +122,13 @@ else:
     _MODULES = {
         "lash.backend.liveness": "current_owner",
         "lash.base.compression": "Compression",
+        "lash.base.seal": "Sealer",
         "lash.bytestore.file": "FileBytes",
         "lash.bytestore.s3": "S3Bytes",
         "lash.connect.open": "open",
         "lash.connect.shared": "shared",
         "lash.errors": (
-            "Advice AttachmentNotFound CommitTooLarge ConfigError Conflict CorruptData ExecutionError "
+            "Advice AttachmentNotFound CannotUnseal CommitTooLarge ConfigError Conflict CorruptData ExecutionError "
             "ForeignDatabase InvalidInput LashError LeaseLost NewerSchema NotFound OutcomeUnknown "
             "PendingMigrations ProcessFailed ProcessNotFound ProcessTerminal RevisionConflict SchemaMismatch "
             "SessionDeleted SessionExists SessionNotFound StepFailed StorageClosed StorageFailure StoreError "
@@ -156,6 +160,7 @@ else:
         "lash.runtime.turns.handle": "SessionHandle",
         "lash.runtime.turns.messages": "text_of",
         "lash.runtime.turns.turn": "Turn",
+        "lash.sealing.aes_gcm": "AesGcm",
         "lash.stores.attachment": "ByteStore",
         "lash.stores.session": "Session",
         "lash.stores.storage": "Storage",

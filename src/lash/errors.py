@@ -55,6 +55,7 @@
         ├── WaitTimedOut             retry   the awaited event has not happened yet
         ├── StorageFailure           stop    disk full, I/O error, read-only
         ├── CorruptData              stop    stored data contradicts itself
+        ├── CannotUnseal             fix     a sealed value, and no sealer or another key than its own
         ├── SweepIncomplete          retry   a sweep of attachments was done in part; see its report
         ├── StorageClosed            fix     the storage was closed
         └── SchemaMismatch           stop    migrate, upgrade or repair first
@@ -602,6 +603,12 @@ class StorageFailure(StoreError):
 
 class CorruptData(StoreError):
     """Stored data contradicts itself; it is never reported as absent."""
+
+
+class CannotUnseal(StoreError):
+    """A stored value is sealed, and there is no sealer, or not the key that sealed it, or the value was altered."""
+
+    advice = Advice.FIX
 
 
 class SweepIncomplete(StoreError):

@@ -34,7 +34,7 @@ _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
 _NEUTRAL = (
-    *("LASH_URL", "NO_COLOR", "TERM", "COLUMNS", "LINES", "LC_ALL"),
+    *("LASH_URL", "LASH_KEYS", "NO_COLOR", "TERM", "COLUMNS", "LINES", "LC_ALL"),
     *("_LASH_COMPLETE", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"),
 )
 

@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from lash.postgres.engine.opening import Opening
 from lash.testing.clock import ManualClock
-from lash.testing.harness import MemoryHarness, NotShared, URLHarness
-from tests.contract.harnesses import PostgresHarness
+from lash.testing.harness import Harness, MemoryHarness, NotShared, URLHarness
+from tests.contract.harnesses import PostgresHarness, SealedHarness
 from tests.known_differences import CONTRACT_DIFFERENCES
 from tests.warm_connections import WarmConnections
 
@@ -36,11 +36,11 @@ async def harness(
     tmp_path: Path,
     warm_connections: WarmConnections,
     monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[URLHarness | MemoryHarness]:
+) -> AsyncIterator[Harness]:
     """An empty database on each backend in turn, with a clock that the test moves."""
     monkeypatch.setattr(Opening, "connect", warm_connections.replace_connect())
     opened = _harness(backend_name, request, tmp_path)
-    yield opened
+    yield SealedHarness(opened) if request.config.getoption("--sealed") else opened
     await opened.close()
 
 

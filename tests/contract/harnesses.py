@@ -6,6 +6,7 @@ from typing import Unpack
 
 import asyncpg
 
+import lash
 from lash.postgres.engine.options import PostgresOptions
 from lash.stores.attachment import ByteStore
 from lash.stores.storage import Storage
@@ -62,12 +63,12 @@ class PostgresHarness(URLHarness):
         await self._connection.execute(script.format(schema=self._options.schema, now_ms=now_ms))
 
 
-class BytesHarness:
-    """A harness whose storages keep attachment bytes in a store of the test's choice."""
+class _OptionsHarness:
+    """A harness whose storages are opened with options that the test need not give."""
 
-    def __init__(self, inner: Harness, byte_store: ByteStore) -> None:
+    def __init__(self, inner: Harness, **options: Unpack[OpenOptions]) -> None:
         self._inner = inner
-        self._byte_store = byte_store
+        self._given = options
         self._opened = False
 
     @property
@@ -86,9 +87,26 @@ class BytesHarness:
         if self._opened and not self._inner.durable:
             return await self._inner.open(**options)
         self._opened = True
-        options.setdefault("attachment_bytes", self._byte_store)
-        return await self._inner.open(**options)
+        return await self._inner.open(**self._with(options))
 
     async def reopen(self, **options: Unpack[OpenOptions]) -> Storage:
-        options.setdefault("attachment_bytes", self._byte_store)
-        return await self._inner.reopen(**options)
+        return await self._inner.reopen(**self._with(options))
+
+    def _with(self, options: OpenOptions) -> OpenOptions:
+        together = self._given.copy()
+        together.update(options)
+        return together
+
+
+class BytesHarness(_OptionsHarness):
+    """A harness whose storages keep attachment bytes in a store of the test's choice."""
+
+    def __init__(self, inner: Harness, byte_store: ByteStore) -> None:
+        super().__init__(inner, attachment_bytes=byte_store)
+
+
+class SealedHarness(_OptionsHarness):
+    """A harness whose storages encrypt their values."""
+
+    def __init__(self, inner: Harness) -> None:
+        super().__init__(inner, sealer=lash.AesGcm({"test": bytes(32)}))

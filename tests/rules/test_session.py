@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lash.base.compression import BlobRef, Compression, pack_text
-from lash.errors import CorruptData, InvalidInput, SessionDeleted, SessionNotFound
+from lash.errors import CannotUnseal, CorruptData, InvalidInput, SessionDeleted, SessionNotFound
 from lash.model.session.checkpoint import CheckpointManifest, TurnState
 from lash.model.session.frame import ModelSpec
 from lash.model.session.node import RawNode
@@ -210,6 +210,12 @@ def test_the_end_of_a_raw_path_is_read_again_too() -> None:
     assert decode_raw_path([PathRow("a", None, 0, False, "", packed)], 1, 1) == (
         replace(first, body=NODE_TEXT.encode() * 20),
     )
+
+
+def test_a_raw_path_has_no_sealed_nodes() -> None:
+    """A node that is sealed, and was read without a sealer, is an error and not the raw text of a node."""
+    with pytest.raises(CannotUnseal):
+        decode_raw_path([PathRow("a", None, 0, False, "~lash1~AAAA")], 1, 1)
 
 
 def test_the_full_graph_keeps_the_order_of_its_rows() -> None:

@@ -6,8 +6,17 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from lash.backend.damage.search import DamageSearch
-from lash.errors import LashError, MaintenanceFailed
-from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport, StorageCounts, StorageReport
+from lash.backend.rewrap import rewrap
+from lash.errors import Conflict, LashError, MaintenanceFailed
+from lash.model.maintenance import (
+    Damage,
+    GarbageReport,
+    Prunable,
+    PruneReport,
+    RewrapReport,
+    StorageCounts,
+    StorageReport,
+)
 from lash.plan.activity import KEPT_MS
 from lash.plan.maintenance import (
     BEFORE_ALL,
@@ -21,6 +30,7 @@ from lash.plan.maintenance import (
     storage_counts,
     storage_report,
 )
+from lash.stores.attachment import ByteStore
 from lash.stores.maintenance import MaintenanceRows
 from lash.stores.table_rows import RowStore
 
@@ -50,9 +60,10 @@ DROP: Final = {
 class StorageMaintenance:
     """Maintains one storage; the contract is `lash.stores.maintenance.Maintenance`."""
 
-    def __init__(self, rows: MaintenanceRows, stored: RowStore) -> None:
+    def __init__(self, rows: MaintenanceRows, stored: RowStore, byte_store: ByteStore) -> None:
         self._rows = rows
         self._stored = stored
+        self._bytes = byte_store
 
     async def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
         report = GarbageReport(dry_run=dry_run)
@@ -80,6 +91,22 @@ class StorageMaintenance:
 
     async def prune_activity(self, *, older_than_ms: int = KEPT_MS) -> PruneReport:
         return await self._prune("activity", older_than_ms)
+
+    async def rewrap(self) -> RewrapReport:
+        report = RewrapReport()
+        if not self._stored.is_sealed:
+            return report
+        if await self._stored.mark() is not None:
+            raise Conflict("a move into this storage is unfinished; finish it before its values are sealed again")
+        try:
+            async for changed in rewrap(self._stored, self._bytes):
+                report = RewrapReport(
+                    rows=report.rows + changed.rows, attachments=report.attachments + changed.attachments
+                )
+            await self.prune_activity()
+        except LashError as error:
+            raise MaintenanceFailed(f"sealing values again failed: {error}", report) from error
+        return report
 
     async def report(self) -> StorageReport:
         """Return the size of the storage; see `lash.stores.storage.Storage.report`."""

@@ -29,6 +29,7 @@ from lash.backend.wait import Waits
 from lash.backend.waiter import SharedProcessWaiter
 from lash.backend.work import Work
 from lash.backend.worker import Workers
+from lash.base.seal import PLAIN, Seals
 from lash.model.maintenance import StorageCounts, StorageReport
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
@@ -44,6 +45,7 @@ from lash.stores.process.grant import GrantRows
 from lash.stores.process.process import ProcessLeaseRows, ProcessRows
 from lash.stores.queue import ClaimRows, DeadLetterRows, QueueRows
 from lash.stores.record import RecordRows
+from lash.stores.seal import SealRows
 from lash.stores.session import SessionRows
 from lash.stores.table_rows import RawRows
 from lash.stores.trigger.emit import OccurrenceRows
@@ -79,6 +81,7 @@ class BackendRows(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     """The number of the last migration that this version knows."""
     schedules: ScheduleRows
+    seal: SealRows
     sessions: SessionRows
     triggers: TriggerRows
     waits: WaitRows
@@ -92,7 +95,9 @@ class BackendStorage:
     A backend derives from it, builds the rows and the hints, and closes its database after `close`.
     """
 
-    def __init__(self, rows: BackendRows, hints: Hints, rules: CommitRules, durability: Durability) -> None:
+    def __init__(
+        self, rows: BackendRows, hints: Hints, rules: CommitRules, durability: Durability, seals: Seals = PLAIN
+    ) -> None:
         values = RecordValues(rules.compression)
         self.durability = durability
         self.hints = hints
@@ -116,8 +121,8 @@ class BackendStorage:
         self.records = Records(rows.records, values)
         self.artifacts = Artifacts(rows.artifacts, rules.compression)
         self.attachments = Attachments(rows.attachments, rows.attachment_bytes, durability)
-        self.rows = MovableRows(rows.raw)
-        self.maintenance = StorageMaintenance(rows.maintenance, self.rows)
+        self.rows = MovableRows(rows.raw, rows.seal, seals)
+        self.maintenance = StorageMaintenance(rows.maintenance, self.rows, rows.attachment_bytes)
 
     def session(self, session_id: str) -> BoundSession:
         return self.sessions.handle(session_id)

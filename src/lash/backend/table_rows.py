@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import Final
 
+from lash.backend.seal_mark import check_mark
+from lash.base.seal import SealedField, Seals
 from lash.errors import ConfigError, Conflict, CorruptData
+from lash.plan.sealed import SEALED_COLUMNS
 from lash.sqlkit.catalogue import Catalogue, Table
 from lash.sqlkit.queries import quote_identifier
-from lash.stores.table_rows import RawRows, Row, RowTable
+from lash.stores.seal import SealRows
+from lash.stores.table_rows import RawRows, Row, RowStore, RowTable, RowValue
 
 NOT_MOVED: Final = frozenset(
     {
@@ -27,11 +31,23 @@ TRANSACTION_ID: Final = "xid8"
 """The type of columns that only PostgreSQL has. Their values mean nothing in another database."""
 
 
+_FIRST_PAGE: Final = 8
+_LARGEST_PAGE: Final = 500
+_PAGE_BYTES: Final = 4 * 1024 * 1024
+"""Rows may be large: the size of a page follows from the one before it."""
+
+
 class MovableRows:
     """The raw rows of one storage; the contract is `lash.stores.table_rows.RowStore`."""
 
-    def __init__(self, rows: RawRows) -> None:
+    def __init__(self, rows: RawRows, seal: SealRows, seals: Seals) -> None:
         self._rows = rows
+        self._seal = seal
+        self._seals = seals
+
+    @property
+    def is_sealed(self) -> bool:
+        return self._seals.is_active
 
     @cached_property
     def tables(self) -> tuple[RowTable, ...]:
@@ -47,7 +63,20 @@ class MovableRows:
         return await self._rows.pulse()
 
     async def read(self, table: RowTable, after: Row | None, limit: int) -> list[Row]:
+        return [self.unsealed(table, row) for row in await self._rows.read(table, after, limit)]
+
+    async def read_stored(self, table: RowTable, after: Row | None, limit: int) -> list[Row]:
         return await self._rows.read(table, after, limit)
+
+    async def reseal(self, table: RowTable, rows: Sequence[Row]) -> int:
+        fields = SEALED_COLUMNS.get(table.name, {})
+        places = [table.columns.index(column) for column in fields]
+        old = [row for row in rows if not all(self._is_current(row[place]) for place in places)]
+        changed = [(row, seal_values(self._seals, table, open_values(self._seals, table, row))) for row in old]
+        return await self._rows.replace(table, changed) if changed else 0
+
+    def unsealed(self, table: RowTable, row: Row) -> Row:
+        return open_values(self._seals, table, row) if self._seals.is_active else row
 
     async def sequences(self) -> dict[str, int]:
         found = await self._rows.sequences()
@@ -65,16 +94,72 @@ class MovableRows:
         await self._rows.begin(mark)
 
     async def write(self, table: RowTable, rows: Sequence[Row], *, before: bytes, mark: bytes) -> None:
-        await self._rows.write(table, rows, before, mark)
+        sealed = [seal_values(self._seals, table, row) for row in rows] if self._seals.is_active else rows
+        await self._rows.write(table, sealed, before, mark)
 
     async def finish(self, sequences: Mapping[str, int], *, before: bytes) -> None:
         await self._rows.finish(sequences, before)
+        # The secrets of the source replaced those of this storage.
+        await check_mark(self._seal, self._seals)
+
+    def _is_current(self, value: RowValue) -> bool:
+        return not isinstance(value, str | bytes) or self._seals.is_current(value)
 
     async def _number(self, query: str) -> int:
         found = await self._rows.number(query)
         if found is None:
             raise CorruptData(f"query {query} returned no row")
         return found
+
+
+async def stored_pages(rows: RowStore, table: RowTable, after: Row | None = None) -> AsyncIterator[list[Row]]:
+    """Yield the rows of a table after a key, ordered by key, as they are stored."""
+    size = _FIRST_PAGE
+    while page := await rows.read_stored(table, after, size):
+        yield page
+        if len(page) < size:
+            return
+        after = tuple(page[-1][table.columns.index(column)] for column in table.key)
+        size = _next_size(page)
+
+
+def _next_size(page: Sequence[Row]) -> int:
+    size = sum(len(value) for row in page for value in row if isinstance(value, str | bytes))
+    return max(1, min(_LARGEST_PAGE, _PAGE_BYTES * len(page) // max(size, 1)))
+
+
+def open_values(seals: Seals, table: RowTable, row: Row) -> Row:
+    """Return the row with its values unsealed, or raise CannotUnseal."""
+
+    def opened(field: SealedField, value: RowValue, identity: Sequence[RowValue]) -> RowValue:
+        if isinstance(value, bytes):
+            return seals.open_content(field, value, *identity)
+        return seals.open_text(field, value, *identity) if isinstance(value, str) else value
+
+    return _changed(table, row, opened)
+
+
+def seal_values(seals: Seals, table: RowTable, row: Row) -> Row:
+    """Return the row with its values sealed."""
+
+    def sealed(field: SealedField, value: RowValue, identity: Sequence[RowValue]) -> RowValue:
+        if isinstance(value, bytes):
+            return seals.content(field, value, *identity)
+        return seals.text(field, value, *identity) if isinstance(value, str) else value
+
+    return _changed(table, row, sealed)
+
+
+def _changed(table: RowTable, row: Row, change: Callable[[SealedField, RowValue, Sequence[RowValue]], RowValue]) -> Row:
+    fields = SEALED_COLUMNS.get(table.name)
+    if fields is None:
+        return row
+    values = dict(zip(table.columns, row, strict=True))
+    changed = {
+        name: change(field, values[name], [values[column] for column in field.identity])
+        for name, field in fields.items()
+    }
+    return tuple((values | changed).values())
 
 
 def row_tables(catalogue: Catalogue) -> tuple[RowTable, ...]:
@@ -105,6 +190,21 @@ def table_statements(table: RowTable, templates: Mapping[str, str], **parts: str
         **parts,
     }
     return {f"{name} {table.name}": template.format_map(names) for name, template in templates.items()}
+
+
+def sealed_columns(table: RowTable) -> tuple[str, ...]:
+    """Return the columns of a table whose values are sealed."""
+    return tuple(SEALED_COLUMNS.get(table.name, ()))
+
+
+def replaced_columns(table: RowTable, rows: Sequence[tuple[Row, Row]]) -> list[Row]:
+    """Return the key, the stored values and the new values of each row, in the order of ``rows_replace``."""
+    keys = [table.columns.index(column) for column in table.key]
+    values = [table.columns.index(column) for column in sealed_columns(table)]
+    return [
+        (*(old[place] for place in keys), *(old[place] for place in values), *(new[place] for place in values))
+        for old, new in rows
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from lash.base.limits import MAX_INTEGER, MAX_JSON_DEPTH, MIN_INTEGER
+from lash.base.seal import refuse_sealed
 from lash.errors import CorruptData, InvalidInput
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ def decode(text: str | bytes, shape: type[T], what: str) -> T:
     try:
         return _decoder(shape).decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        refuse_sealed(text)
         raise CorruptData(f"{what} cannot be read: {error}") from error
 
 

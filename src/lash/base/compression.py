@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, NewType
 
 from lash.base.codec import content_hash
 from lash.base.limits import MAX_CONTENT_BYTES, check_content
+from lash.base.seal import refuse_sealed
 from lash.errors import CorruptData
 
 if sys.version_info >= (3, 14):
@@ -74,6 +75,7 @@ def unpack(blob: StoredBlob) -> bytes:
     """Return the bytes after verifying their hash. Never expands beyond ``size``."""
     content = _expand(blob) if blob.codec is Codec.ZSTD else blob.content
     if len(content) != blob.size or content_hash(content) != blob.ref:
+        refuse_sealed(content)
         raise CorruptData(f"the stored bytes of {blob.ref} are damaged")
     return content
 
@@ -95,6 +97,7 @@ def _expand(blob: StoredBlob) -> bytes:
     try:
         content = decompressor.decompress(blob.content, max_length=blob.size + 1)
     except zstd.ZstdError as error:
+        refuse_sealed(blob.content)
         raise CorruptData(f"the stored bytes of {blob.ref} cannot be decompressed: {error}") from error
     return content
 
@@ -181,6 +184,7 @@ def unpack_text(packed: bytes, what: str) -> bytes:
     try:
         text = decompressor.decompress(packed, MAX_CONTENT_BYTES)
     except zlib.error as error:
+        refuse_sealed(packed)
         raise CorruptData(f"{what} cannot be decompressed: {error}") from error
     if not decompressor.eof or decompressor.unused_data:
         raise CorruptData(f"{what} cannot be decompressed: it does not end where it should")

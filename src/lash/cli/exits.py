@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from lash.errors import (
+    CannotUnseal,
     ClaimLost,
     ConfigError,
     Conflict,
@@ -46,7 +47,7 @@ MEANINGS: Final = {
 """The meaning of each code, for the reference page."""
 
 _CODES: Final[tuple[tuple[tuple[type[LashError], ...], int], ...]] = (
-    ((ConfigError, InvalidInput), USAGE),
+    ((ConfigError, InvalidInput, CannotUnseal), USAGE),
     ((NotFound, SessionDeleted), NOT_FOUND),
     ((Conflict, LeaseLost, ClaimLost, EffectLeaseLost), CONFLICT),
     ((StoreUnavailable,), UNAVAILABLE),

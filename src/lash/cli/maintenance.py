@@ -145,6 +145,18 @@ async def _vacuum(shell: Shell, storage: Storage, session_ids: list[str], *, dry
     return removed
 
 
+@command("rewrap", "LASH_KEYS=new:...,old:... lash db rewrap", group=db)
+async def rewrap(shell: Shell) -> None:
+    """Seal values again that are plain or sealed with another key than the first of LASH_KEYS.
+
+    Idempotent, and safe beside running workers. Without LASH_KEYS there is nothing to do. Attachments in a directory
+    or in S3 are sealed again by storage.maintenance.rewrap() in a program that opens the storage with its byte store.
+    """
+    async with shell.storage() as storage, busy("rewrap"):
+        report = await storage.maintenance.rewrap()
+    shell.done(f"sealed the values of {plural(report.rows, 'row')} again", report)
+
+
 @command("check", "lash db check", "lash db check --json", group=db)
 async def check(shell: Shell) -> None:
     """Read everything once and report what is damaged, and what to do; exits with code 1 if there is a finding.

@@ -21,6 +21,7 @@ from lash.cli.table import Column, draw
 from lash.cli.url import is_postgres, redacted, scrub, sqlite_path
 
 if TYPE_CHECKING:
+    from lash.base.seal import Sealer
     from lash.stores.storage import Storage
 
 T = TypeVar("T")
@@ -75,8 +76,15 @@ class Shell:
         """Open the storage; only with ``migrate`` are tables created or migrated."""
         from lash.connect.open import open_storage
 
-        async with await open_storage(self.url, migrate=migrate) as storage:
+        async with await open_storage(self.url, migrate=migrate, sealer=self.sealer()) as storage:
             yield storage
+
+    @staticmethod
+    def sealer() -> Sealer | None:
+        """Return the sealer with the keys of the environment; None if it has none."""
+        from lash.sealing.aes_gcm import KEYS_VARIABLE, AesGcm
+
+        return AesGcm.from_environment() if os.environ.get(KEYS_VARIABLE) else None
 
     # Output.
 

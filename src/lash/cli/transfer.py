@@ -86,7 +86,7 @@ async def _open_target(shell: Shell, url: str) -> Storage:
         # Opening the storage reports what is wrong with the directory.
         with contextlib.suppress(OSError):
             os.close(create_copy(file, _file_of(shell.url)))
-    return await open_storage(url)
+    return await open_storage(url, sealer=shell.sealer())
 
 
 def _file_of(url: str) -> str | None:

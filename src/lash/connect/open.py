@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from lash.base.seal import Sealer
     from lash.stores.attachment import ByteStore
     from lash.stores.storage import Storage
 
@@ -28,6 +29,7 @@ class OpenOptions(TypedDict, total=False):
     budget: CommitBudget
     retention: Retention
     attachment_bytes: ByteStore | None
+    sealer: Sealer | None
     clock: Clock | None
     listen_url: str | None
     on_statement: Callable[[str], None] | None
@@ -41,6 +43,7 @@ async def open_storage(
     budget: CommitBudget = CommitBudget(),
     retention: Retention = Retention(),
     attachment_bytes: ByteStore | None = None,
+    sealer: Sealer | None = None,
     clock: Clock | None = None,
     pool: asyncpg.Pool[asyncpg.Record] | None = None,
     listen_url: str | None = None,
@@ -57,6 +60,10 @@ async def open_storage(
     ``attachment_bytes`` is where the bytes of attachments are stored, by default in the database: `lash.FileBytes`,
     `lash.S3Bytes` or a `lash.ByteStore` of your own. It must be the same one each time.
 
+    ``sealer`` wraps values before they are stored, and unwraps them when they are read; `lash.AesGcm` encrypts them.
+    Values that were stored without one stay readable. A sealed storage cannot be opened without its sealer
+    (CannotUnseal).
+
     ``clock`` is used on SQLite only; PostgreSQL uses its server's clock. ``on_statement`` is called with the name
     of every statement before it runs.
 
@@ -65,10 +72,11 @@ async def open_storage(
     _check_event_loop()
     # Imported here so that `import lash` stays fast.
     from lash.base.codec import describe_shapes
+    from lash.base.seal import Seals
     from lash.plan.session.commit import CommitRules
 
     rules = CommitRules(compression=_compression(compression), budget=budget, retention=retention)
-    scheme = scheme_of(url)
+    seals, scheme = Seals(sealer), scheme_of(url)
     if scheme in POSTGRES:
         from lash.postgres.storage import PostgresStorage
 
@@ -81,6 +89,7 @@ async def open_storage(
             pool=pool,
             listen_url=listen_url,
             on_statement=on_statement,
+            seals=seals,
         )
     if scheme != "sqlite":
         raise ConfigError(f"unknown URL scheme {shown(scheme or url)}; expected {EXAMPLES}")
@@ -99,6 +108,7 @@ async def open_storage(
         options=options_from_query(query),
         clock=clock or SystemClock(),
         on_statement=on_statement,
+        seals=seals,
     )
 
 

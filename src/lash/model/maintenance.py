@@ -50,6 +50,13 @@ class Damage(Value, frozen=True, kw_only=True):
     """What to do about it."""
 
 
+class RewrapReport(Value, frozen=True, kw_only=True):
+    """How many rows, and how many attachments outside the database, were sealed again."""
+
+    rows: Count = 0
+    attachments: Count = 0
+
+
 class PruneReport(Value, frozen=True, kw_only=True):
     """How many rows were removed."""
 

@@ -77,6 +77,7 @@ from lash.model.maintenance import GarbageReport as GarbageReport
 from lash.model.maintenance import NounSize as NounSize
 from lash.model.maintenance import Prunable as Prunable
 from lash.model.maintenance import PruneReport as PruneReport
+from lash.model.maintenance import RewrapReport as RewrapReport
 from lash.model.maintenance import StorageCounts as StorageCounts
 from lash.model.maintenance import StorageReport as StorageReport
 from lash.model.process.event import Appended as Appended

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -40,6 +40,7 @@ from lash.plan.process.change import (
     encode_change_cursor,
     feed_gap,
 )
+from lash.plan.sealed import ACTIVITY
 
 KEPT_ITEMS: Final = 2_048
 """How many pieces of activity of a session are kept."""
@@ -103,7 +104,7 @@ class ActivityRow(msgspec.Struct, frozen=True, array_like=True):
 
     position: int
     revision: int
-    body: str
+    body: Annotated[str, ACTIVITY]
     created_at_ms: int
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from lash.base.compression import Compression, StoredBlob
 from lash.base.limits import check_content, check_digest
 from lash.errors import CorruptData
 from lash.model.artifact import ArtifactPage, ArtifactRef, ArtifactSummary
+from lash.plan.sealed import CONTENT
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ class ArtifactRow(msgspec.Struct, frozen=True, array_like=True):
     ref: str
     codec: str
     size: int
-    content: bytes
+    content: Annotated[bytes, CONTENT]
 
 
 class ArtifactSummaryRow(msgspec.Struct, frozen=True, array_like=True):

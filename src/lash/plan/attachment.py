@@ -28,6 +28,7 @@ import msgspec
 
 from lash.base.codec import content_hash, decode
 from lash.base.limits import check_content, check_digest, check_identifier, check_integer, check_text
+from lash.base.seal import refuse_sealed
 from lash.errors import AttachmentNotFound, CorruptData, InvalidInput
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, OwnerKind, StoredAttachment
 from lash.model.lease import LocalProcess
@@ -212,6 +213,7 @@ def verify(entry: AttachmentEntry, content: bytes | None) -> StoredAttachment:
             raise AttachmentNotFound(entry.session_id, attachment_id)
         raise CorruptData(f"the bytes of attachment {attachment_id} of session {entry.session_id!r} are missing")
     if len(content) != entry.ref.byte_len or content_hash(content) != attachment_id:
+        refuse_sealed(content)
         raise CorruptData(f"the stored bytes of attachment {attachment_id} are damaged")
     return StoredAttachment(ref=entry.ref, content=content)
 

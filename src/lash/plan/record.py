@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from lash.base.limits import (
 )
 from lash.errors import CorruptData, InvalidInput, RecordConflict
 from lash.model.record import RecordChange, RecordDelete, RecordPut
+from lash.plan.sealed import RECORD
 
 MAX_COLLECTION_LENGTH: Final = 64
 """A collection, an index field and a key share one index entry, which PostgreSQL limits to 2,704 bytes."""
@@ -91,7 +92,7 @@ class RecordRow(msgspec.Struct, frozen=True, array_like=True):
     hash: str
     codec: str
     size: int
-    content: bytes
+    content: Annotated[bytes, RECORD]
     index_1: str | None
     index_2: str | None
     index_3: str | None

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 import re
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,10 @@ from lash.model.wait import (
     WaitKey,
     WaitRecord,
 )
+from lash.plan.sealed import RESOLUTION
 
+SECRET_NAME: Final = "waits"  # noqa: S105 (a name)
+"""The name of the secret that signs the keys of waits."""
 SECRET_BYTES: Final = 32
 """The length of the output of SHA-256; a longer secret adds no strength."""
 MAX_KEY_LENGTH: Final = 16_384
@@ -60,7 +63,7 @@ class WaitRow(msgspec.Struct, frozen=True, array_like=True):
     scope: str
     identity: str
     deadline_ms: int | None
-    resolution: str | None
+    resolution: Annotated[str | None, RESOLUTION]
     created_at_ms: int
     resolved_at_ms: int | None
 
@@ -69,7 +72,7 @@ class WaitState(msgspec.Struct, frozen=True, array_like=True):
     """The state of a wait; ``due`` is true if it is pending and its deadline has passed."""
 
     key_id: str
-    resolution: str | None
+    resolution: Annotated[str | None, RESOLUTION]
     due: bool
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, Self
 
+from lash.backend.attachment.sealed import sealed_bytes
+from lash.backend.seal_mark import check_mark
 from lash.backend.storage import BackendRows, BackendStorage
+from lash.base.seal import PLAIN, Seals
 from lash.errors import CorruptData, StoreUnavailable
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
@@ -32,6 +35,7 @@ from lash.postgres.rows.queue.claim import PostgresClaimRows
 from lash.postgres.rows.queue.dead_letter import PostgresDeadLetterRows
 from lash.postgres.rows.queue.queue import PostgresQueueRows
 from lash.postgres.rows.record import PostgresRecordRows
+from lash.postgres.rows.seal import PostgresSealRows
 from lash.postgres.rows.session.reply import PostgresReplyRows
 from lash.postgres.rows.session.session import PostgresSessionRows
 from lash.postgres.rows.table_rows import PostgresRawRows
@@ -60,8 +64,8 @@ class PostgresStorage(BackendStorage):
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         hints = PostgresHints(database)
-        content = attachment_bytes or PostgresBytes(database, rules.compression)
-        super().__init__(_rows(database, content), hints, rules, Durability.DURABLE)
+        content = sealed_bytes(attachment_bytes, database.seals) or PostgresBytes(database, rules.compression)
+        super().__init__(_rows(database, content), hints, rules, Durability.DURABLE, database.seals)
         self._database = database
 
     @classmethod
@@ -75,14 +79,16 @@ class PostgresStorage(BackendStorage):
         pool: asyncpg.Pool[asyncpg.Record] | None = None,
         listen_url: str | None = None,
         on_statement: StatementHook | None = None,
+        seals: Seals = PLAIN,
     ) -> Self:
         """Open the schema that the URL names, on a pool of its own or on the given one."""
         options = PostgresOptions.from_url(url, **({} if listen_url is None else {"listen_url": listen_url}))
         queries = load_queries("lash.postgres.sql", schema=options.schema)
-        database = await Database.open(options, queries=queries, pool=pool, on_statement=on_statement)
+        database = await Database.open(options, queries=queries, pool=pool, on_statement=on_statement, seals=seals)
         try:
             await prepare_schema(database, migrate=migrate)
             await check_epoch(database)
+            await check_mark(PostgresSealRows(database), seals)
         except BaseException:
             await database.close()
             raise
@@ -141,6 +147,7 @@ def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
         records=PostgresRecordRows(database),
         replies=PostgresReplyRows(database),
         schema=last_number(MIGRATIONS),
+        seal=PostgresSealRows(database),
         schedules=PostgresScheduleRows(database),
         sessions=PostgresSessionRows(database),
         triggers=PostgresTriggerRows(database),

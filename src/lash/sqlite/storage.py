@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl
 
+from lash.backend.attachment.sealed import sealed_bytes
+from lash.backend.seal_mark import check_mark
 from lash.backend.storage import BackendRows, BackendStorage
 from lash.base.clock import Clock
+from lash.base.seal import PLAIN, Seals
 from lash.errors import ConfigError
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
@@ -29,6 +32,7 @@ from lash.sqlite.rows.queue.claim import SQLiteClaimRows
 from lash.sqlite.rows.queue.dead_letter import SQLiteDeadLetterRows
 from lash.sqlite.rows.queue.queue import SQLiteQueueRows
 from lash.sqlite.rows.record import SQLiteRecordRows
+from lash.sqlite.rows.seal import SQLiteSealRows
 from lash.sqlite.rows.session.reply import SQLiteReplyRows
 from lash.sqlite.rows.session.session import SQLiteSessionRows
 from lash.sqlite.rows.table_rows import SQLiteRawRows
@@ -55,9 +59,9 @@ class SQLiteStorage(BackendStorage):
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
         hints = SQLiteHints(database)
-        content = attachment_bytes or SQLiteBytes(database, rules.compression)
+        content = sealed_bytes(attachment_bytes, database.seals) or SQLiteBytes(database, rules.compression)
         durability = Durability.DURABLE if database.durable else Durability.INLINE
-        super().__init__(_rows(database, content), hints, rules, durability)
+        super().__init__(_rows(database, content), hints, rules, durability, database.seals)
         self._database = database
 
     @classmethod
@@ -71,6 +75,7 @@ class SQLiteStorage(BackendStorage):
         options: SQLiteOptions,
         clock: Clock,
         on_statement: StatementHook | None = None,
+        seals: Seals = PLAIN,
     ) -> Self:
         """Open the file, or a new database in memory when ``path`` is None."""
         if path is not None and not migrate:
@@ -78,8 +83,19 @@ class SQLiteStorage(BackendStorage):
         queries = load_queries("lash.sqlite.sql")
         keeper = SchemaKeeper(queries, clock, migrate=migrate)
         database = await Database.open(
-            path, queries=queries, prepare=keeper.prepare, options=options, clock=clock, on_statement=on_statement
+            path,
+            queries=queries,
+            prepare=keeper.prepare,
+            options=options,
+            clock=clock,
+            on_statement=on_statement,
+            seals=seals,
         )
+        try:
+            await check_mark(SQLiteSealRows(database), seals)
+        except BaseException:
+            await database.close()
+            raise
         return cls(database, rules, attachment_bytes)
 
     async def close(self) -> None:
@@ -108,6 +124,7 @@ def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
         records=SQLiteRecordRows(database),
         replies=SQLiteReplyRows(database),
         schema=last_number(MIGRATIONS),
+        seal=SQLiteSealRows(database),
         schedules=SQLiteScheduleRows(database),
         sessions=SQLiteSessionRows(database),
         triggers=SQLiteTriggerRows(database),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport
+from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport, RewrapReport
 
 if TYPE_CHECKING:
     from lash.plan.maintenance import CountsRow, DamageRow, GarbageRow, PrunableRow, TableSize
@@ -61,6 +61,17 @@ class Maintenance(Protocol):
         """Remove live activity that is older than this, by default older than the 120 seconds for which it is kept.
 
         New activity removes the old activity of its session; this removes that of sessions without new activity.
+        """
+        ...
+
+    async def rewrap(self) -> RewrapReport:
+        """Seal every value again that is plain or sealed with another key than the current one.
+
+        Idempotent; it can be stopped and run again, and runs beside other work. Once it has run, and every program that
+        uses the storage seals with the current key, the older keys are not needed any more. Live activity is not sealed
+        again: what is older than the 120 seconds for which it is kept is removed.
+
+        Raises CannotUnseal for a value that no key opens, and does nothing without a sealer.
         """
         ...
 

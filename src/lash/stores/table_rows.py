@@ -25,6 +25,11 @@ class RowStore(Protocol):
     """Reads and writes rows without interpreting them."""
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether the storage has a sealer."""
+        ...
+
+    @property
     def tables(self) -> tuple[RowTable, ...]:
         """The tables that are moved, each after the tables that its rows refer to; the same on every backend."""
         ...
@@ -42,7 +47,22 @@ class RowStore(Protocol):
         ...
 
     async def read(self, table: RowTable, after: Row | None, limit: int) -> list[Row]:
-        """Return the rows after a key, ordered by key; from the first row if ``after`` is None."""
+        """Return the rows after a key, ordered by key; from the first row if ``after`` is None. Values are unsealed."""
+        ...
+
+    async def read_stored(self, table: RowTable, after: Row | None, limit: int) -> list[Row]:
+        """Return the same rows with their values as they are stored."""
+        ...
+
+    def unsealed(self, table: RowTable, row: Row) -> Row:
+        """Return a stored row with its values unsealed, or raise CannotUnseal."""
+        ...
+
+    async def reseal(self, table: RowTable, rows: Sequence[Row]) -> int:
+        """Seal the values of these stored rows again that are not sealed with the current key; return how many rows.
+
+        A row that was changed since it was read stays as it is.
+        """
         ...
 
     async def sequences(self) -> dict[str, int]:
@@ -107,6 +127,10 @@ class RawRows(Protocol):
     async def pulse(self) -> tuple[int, ...]: ...
 
     async def read(self, table: RowTable, after: Row | None, limit: int) -> list[Row]: ...
+
+    async def replace(self, table: RowTable, rows: Sequence[tuple[Row, Row]]) -> int:
+        """Write the sealed columns of the second of two rows where the first is still stored; return how many were."""
+        ...
 
     async def sequences(self) -> list[TableSequence]: ...
 

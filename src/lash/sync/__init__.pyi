@@ -10,6 +10,7 @@ from msgspec import UnsetType
 
 from lash.base.clock import Clock
 from lash.base.compression import BlobRef, Compression
+from lash.base.seal import Sealer
 from lash.connect.open import OpenOptions
 from lash.model.activity import ActivityDraft, ActivityPage, ObserveCursor, Observed, SeenChanges
 from lash.model.artifact import ArtifactPage, ArtifactRef, ProcessEnvironment
@@ -24,7 +25,15 @@ from lash.model.effect import (
     ExecutionScope,
 )
 from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner
-from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport, StorageCounts, StorageReport
+from lash.model.maintenance import (
+    Damage,
+    GarbageReport,
+    Prunable,
+    PruneReport,
+    RewrapReport,
+    StorageCounts,
+    StorageReport,
+)
 from lash.model.process.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.process.process import (
     Abandonment,
@@ -662,6 +671,15 @@ class Maintenance:
         """Remove live activity that is older than this, by default older than the 120 seconds for which it is kept.
 
         New activity removes the old activity of its session; this removes that of sessions without new activity.
+        """
+    def rewrap(self) -> RewrapReport:
+        """Seal every value again that is plain or sealed with another key than the current one.
+
+        Idempotent; it can be stopped and run again, and runs beside other work. Once it has run, and every program that
+        uses the storage seals with the current key, the older keys are not needed any more. Live activity is not sealed
+        again: what is older than the 120 seconds for which it is kept is removed.
+
+        Raises CannotUnseal for a value that no key opens, and does nothing without a sealer.
         """
 
 class OccurrenceStore:
@@ -1591,6 +1609,7 @@ def open(
     budget: CommitBudget = ...,
     retention: Retention = ...,
     attachment_bytes: ByteStore | None = None,
+    sealer: Sealer | None = None,
     clock: Clock | None = None,
     pool: asyncpg.Pool[asyncpg.Record] | None = None,
     listen_url: str | None = None,
@@ -1606,6 +1625,10 @@ def open(
 
     ``attachment_bytes`` is where the bytes of attachments are stored, by default in the database: `lash.FileBytes`,
     `lash.S3Bytes` or a `lash.ByteStore` of your own. It must be the same one each time.
+
+    ``sealer`` wraps values before they are stored, and unwraps them when they are read; `lash.AesGcm` encrypts them.
+    Values that were stored without one stay readable. A sealed storage cannot be opened without its sealer
+    (CannotUnseal).
 
     ``clock`` is used on SQLite only; PostgreSQL uses its server's clock. ``on_statement`` is called with the name
     of every statement before it runs.

@@ -12,6 +12,7 @@ from typing import Protocol, TypedDict, Unpack
 
 import lash
 from lash.base.compression import Compression
+from lash.base.seal import Sealer
 from lash.model.session.commit import CommitBudget
 from lash.model.session.session import Retention
 from lash.stores.attachment import ByteStore
@@ -26,6 +27,7 @@ class OpenOptions(TypedDict, total=False):
     budget: CommitBudget
     retention: Retention
     attachment_bytes: ByteStore
+    sealer: Sealer
     on_statement: Callable[[str], None]
 
 

@@ -13,4 +13,5 @@ SIGNING_KEYS: Final = "restore lash_secrets from a backup; without one, hand out
 OCCURRENCE: Final = "restore a backup; without one, emit the occurrence again under a new key"
 RECORD: Final = "put the record again, or restore a backup"
 TRIGGER: Final = "register it again, or delete it"
+SEALED: Final = "open the storage with the key that sealed it; an altered row is restored from a backup"
 WAIT: Final = "restore a backup; without one, revoke the keys of the session and hand out new ones"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Final
 
 from lash.backend.damage import other, process, remedy, session
 from lash.backend.damage.body import BODIES
 from lash.backend.damage.relation import RELATIONS
 from lash.backend.damage.row import Columns
+from lash.backend.table_rows import stored_pages
 from lash.errors import LashError
 from lash.model.maintenance import Damage
 from lash.stores.maintenance import MaintenanceRows
@@ -16,10 +17,6 @@ from lash.stores.table_rows import Row, RowStore, RowTable
 
 LIMIT: Final = 100
 """The most findings of one kind: a storage with more is restored, not repaired."""
-_FIRST_PAGE: Final = 8
-_LARGEST_PAGE: Final = 500
-_PAGE_BYTES: Final = 4 * 1024 * 1024
-"""Rows may be large: the size of a page follows from the one before it."""
 _LEAST: Final[dict[str, Row]] = {
     "lash_components": ("", -1),
     "lash_process_events": (0,),
@@ -57,36 +54,49 @@ class DamageSearch:
                     break
 
     async def _table(self, table: RowTable) -> AsyncIterator[Damage]:
-        async for row in self._all(table):
-            problem = await self._problem(table.name, row)
+        async for values in self._all(table):
+            problem = await self._problem(table, values)
             if problem is not None:
                 yield problem
 
-    async def _problem(self, table: str, row: Columns) -> Damage | None:
+    async def _problem(self, table: RowTable, values: Row) -> Damage | None:
         """Return what is wrong with a row, if anything is."""
-        self._note(table, row)
-        where, advice = "", ""
+        stored = _by_column(table, values)
+        self._note(table.name, stored)
         try:
-            if table == "lash_processes":
-                where, advice = f"process {row['process_id']!r}", remedy.PROCESS
-                await self._check_process(row)
-            elif table == "lash_checkpoints":
-                where = f"checkpoint {row['revision']!r} of session {self._session(row)}"
-                advice = remedy.SESSION
-                session.check_checkpoint(row, [each async for each in self._of("lash_components", row["session_key"])])
-            elif table == "lash_trigger_occurrences":
-                where, advice = f"occurrence {row['occurrence_id']!r}", remedy.OCCURRENCE
-                rows = [each async for each in self._of("lash_trigger_deliveries", row["occurrence_key"])]
-                other.check_occurrence(row, rows)
-            elif table == "lash_waits":
-                where, advice = f"wait {row['key_id']!r}", remedy.WAIT
-                process.check_wait(row, self._revocations)
-            elif (body := BODIES.get(table)) is not None:
-                where, advice = body.where.format_map({**row, "session": self._session(row)}), body.remedy
-                body.check(row)
+            await self._check(table.name, _by_column(table, self._rows.unsealed(table, values)))
         except LashError as error:
+            where, advice = self._where(table.name, stored)
             return Damage(where=where, problem=str(error), remedy=advice)
         return None
+
+    def _where(self, table: str, row: Columns) -> tuple[str, str]:
+        """Return the name of a row that is damaged, and what to do."""
+        if table == "lash_processes":
+            return f"process {row['process_id']!r}", remedy.PROCESS
+        if table == "lash_checkpoints":
+            return f"checkpoint {row['revision']!r} of session {self._session(row)}", remedy.SESSION
+        if table == "lash_trigger_occurrences":
+            return f"occurrence {row['occurrence_id']!r}", remedy.OCCURRENCE
+        if table == "lash_waits":
+            return f"wait {row['key_id']!r}", remedy.WAIT
+        body = BODIES.get(table)
+        if body is None:
+            return f"a row of {table}", remedy.SEALED
+        return body.where.format_map({**row, "session": self._session(row)}), body.remedy
+
+    async def _check(self, table: str, row: Columns) -> None:
+        if table == "lash_processes":
+            await self._check_process(row)
+        elif table == "lash_checkpoints":
+            session.check_checkpoint(row, [each async for each in self._of("lash_components", row["session_key"])])
+        elif table == "lash_trigger_occurrences":
+            rows = [each async for each in self._of("lash_trigger_deliveries", row["occurrence_key"])]
+            other.check_occurrence(row, rows)
+        elif table == "lash_waits":
+            process.check_wait(row, self._revocations)
+        elif (body := BODIES.get(table)) is not None:
+            body.check(row)
 
     def _note(self, table: str, row: Columns) -> None:
         """Keep the id of a session, and how often its keys were revoked."""
@@ -111,23 +121,18 @@ class DamageSearch:
         table = self._tables[name]
         assert isinstance(owner, int)
         start: Row = (owner, *_LEAST[name])
-        async for row in self._all(table, start):
+        async for values in self._all(table, start):
+            row = _by_column(table, self._rows.unsealed(table, values))
             if row[table.key[0]] != owner:
                 return
             yield row
 
-    async def _all(self, table: RowTable, after: Row | None = None) -> AsyncIterator[Columns]:
-        """Yield the rows of a table after a key, ordered by key."""
-        size = _FIRST_PAGE
-        while page := await self._rows.read(table, after, size):
+    async def _all(self, table: RowTable, after: Row | None = None) -> AsyncIterator[Row]:
+        """Yield the rows of a table after a key, ordered by key, as they are stored."""
+        async for page in stored_pages(self._rows, table, after):
             for values in page:
-                yield dict(zip(table.columns, values, strict=True))
-            after = tuple(page[-1][table.columns.index(column)] for column in table.key)
-            if len(page) < size:
-                return
-            size = _next_size(page)
+                yield values
 
 
-def _next_size(page: Sequence[Row]) -> int:
-    size = sum(len(value) for row in page for value in row if isinstance(value, str | bytes))
-    return max(1, min(_LARGEST_PAGE, _PAGE_BYTES * len(page) // max(size, 1)))
+def _by_column(table: RowTable, values: Row) -> Columns:
+    return dict(zip(table.columns, values, strict=True))

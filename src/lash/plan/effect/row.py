@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from lash.model.effect import (
     EffectStatus,
 )
 from lash.plan.lease import LeaseRow
+from lash.plan.sealed import ENVELOPE, OUTCOME
 
 
 class EffectRow(msgspec.Struct, frozen=True, array_like=True):
     """A stored effect. The last runner is kept after the effect has finished."""
 
     replay_key: str
-    envelope: str
+    envelope: Annotated[str, ENVELOPE]
     envelope_hash: str
     status: EffectStatus
-    outcome: str | None
-    error: str | None
+    outcome: Annotated[str | None, OUTCOME]
+    error: Annotated[str | None, OUTCOME]
     once: bool
     owner_id: str | None
     incarnation_id: str | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,7 @@ from lash.model.process.process import (
     ProcessStatus,
 )
 from lash.plan.process.event import EventRow, decode_event
+from lash.plan.sealed import EVENT, WAKE
 
 _VERSION: Final = "c2"
 """The first part of a cursor's text; another layout gets another one."""
@@ -50,8 +51,8 @@ class EventTailRow(msgspec.Struct, frozen=True, array_like=True):
     event_type: str
     replay_key: str | None
     payload_hash: str
-    payload: str
-    wake: str | None
+    payload: Annotated[str, EVENT]
+    wake: Annotated[str | None, WAKE]
     occurred_at_ms: int
     transaction_id: int = 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -50,6 +50,7 @@ from lash.model.process.process import (
 from lash.model.value import JSON, Value
 from lash.plan.process.schema import check_payload
 from lash.plan.process.wake import EventPosition, make_wake
+from lash.plan.sealed import EVENT, WAKE
 from lash.plan.trigger.selector import as_text, select_for
 from lash.plan.work import WorkChange, plan_work
 
@@ -91,8 +92,8 @@ class EventRow(msgspec.Struct, frozen=True, array_like=True):
     event_type: str
     replay_key: str | None
     payload_hash: str
-    payload: str
-    wake: str | None
+    payload: Annotated[str, EVENT]
+    wake: Annotated[str | None, WAKE]
     occurred_at_ms: int
 
 

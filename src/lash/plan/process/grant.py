@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Annotated
 
 import msgspec
 
@@ -10,6 +11,7 @@ from lash.base.limits import check_identifier, check_text
 from lash.errors import InvalidInput
 from lash.model.process.process import AgentScope, Grant, GrantEntry, SessionDetached
 from lash.plan.process.process import ProcessRow, check_agent_scope, decode_process
+from lash.plan.sealed import PROJECTION, REGISTRATION
 
 
 class GrantRow(msgspec.Struct, frozen=True, array_like=True):
@@ -33,8 +35,8 @@ class GrantEntryRow(msgspec.Struct, frozen=True, array_like=True):
     process_key: int
     process_id: str
     registration_hash: str
-    registration: str
-    projection: str
+    registration: Annotated[str, REGISTRATION]
+    projection: Annotated[str, PROJECTION]
     wake_session_id: str | None
     last_sequence: int
     created_at_ms: int

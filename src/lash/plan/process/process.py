@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -39,6 +39,7 @@ from lash.model.process.process import (
 from lash.model.value import JSON
 from lash.plan.process.event import CORE_NAMES, encode_projection
 from lash.plan.process.schema import check_schema
+from lash.plan.sealed import PROJECTION, REGISTRATION
 from lash.plan.trigger.selector import check_selector
 from lash.plan.work import is_runnable, parent_of
 
@@ -52,8 +53,8 @@ class ProcessRow(msgspec.Struct, frozen=True, array_like=True):
     process_key: int
     process_id: str
     registration_hash: str
-    registration: str
-    projection: str
+    registration: Annotated[str, REGISTRATION]
+    projection: Annotated[str, PROJECTION]
     wake_session_id: str | None
     last_sequence: int
     created_at_ms: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from lash.model.process.event import (
 )
 from lash.model.queue import BatchDraft, Delivery, ProcessWake, Slot
 from lash.plan.queue.queue import EncodedBatch, encode_batch
+from lash.plan.sealed import WAKE
 from lash.plan.trigger.selector import as_text, is_truthy, select_for
 
 
@@ -27,7 +28,7 @@ class WakeRow(msgspec.Struct, frozen=True, array_like=True):
 
     sequence: int
     event_type: str
-    wake: str
+    wake: Annotated[str, WAKE]
     state: str
     batch_id: str | None
 
@@ -38,7 +39,7 @@ class LostWakeRow(msgspec.Struct, frozen=True, array_like=True):
     process_id: str
     sequence: int
     event_type: str
-    wake: str
+    wake: Annotated[str, WAKE]
     state: str
     batch_id: str | None
 

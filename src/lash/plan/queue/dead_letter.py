@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Annotated
 
 import msgspec
 
@@ -13,6 +14,7 @@ from lash.model.queue import Claim, DeadLetter
 from lash.model.value import JSON, Value
 from lash.plan.queue.claim import check_work_claim
 from lash.plan.queue.queue import BatchRow, decode_batch
+from lash.plan.sealed import BATCH, DEAD_LETTER
 
 
 class _ErrorDocument(Value, frozen=True, kw_only=True):
@@ -45,9 +47,9 @@ class DeadLetterRow(msgspec.Struct, frozen=True, array_like=True):
     merge_key: str | None
     enqueued_at_ms: int
     claim_count: int
-    payloads: str
-    reason: str
-    error: str
+    payloads: Annotated[str, BATCH]
+    reason: Annotated[str, DEAD_LETTER]
+    error: Annotated[str, DEAD_LETTER]
     died_at_ms: int
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from lash.model.queue import (
     Slot,
 )
 from lash.model.value import Value
+from lash.plan.sealed import BATCH
 
 COMMAND_LANE: Final = "command"
 """The lane of session commands, which precede all later turn work."""
@@ -54,7 +55,7 @@ class BatchRow(msgspec.Struct, frozen=True, array_like=True):
     available_at_ms: int
     enqueued_at_ms: int
     claim_count: int
-    payloads: str
+    payloads: Annotated[str, BATCH]
 
 
 class SourceKeyRow(msgspec.Struct, frozen=True, array_like=True):

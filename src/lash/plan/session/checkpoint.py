@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -13,6 +13,7 @@ from lash.base.compression import BlobRef, Compression, StoredBlob
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput
 from lash.model.session.checkpoint import FRAME_PREFIX, Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
+from lash.plan.sealed import BYTES, TURN_STATE
 
 _REF_LENGTH: Final = 64
 """The length of a SHA-256 in hex digits."""
@@ -23,7 +24,7 @@ class CheckpointRow(msgspec.Struct, frozen=True, array_like=True):
 
     revision: int
     checkpoint_ref: str
-    turn_state: str
+    turn_state: Annotated[str, TURN_STATE]
     plugin_snapshot_revision: int | None
 
 
@@ -34,7 +35,7 @@ class ComponentRow(msgspec.Struct, frozen=True, array_like=True):
     hash: str
     codec: str | None
     size: int | None
-    content: bytes | None
+    content: Annotated[bytes | None, BYTES]
 
 
 class CurrentComponent(msgspec.Struct, frozen=True, array_like=True):

@@ -91,6 +91,8 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     usage: tuple[UsageRow, ...]
     usage_totals: tuple[UsageRow, ...]
     result: CommitResult
+    stored_result: str
+    """The result as its turn's row keeps it; empty without a turn."""
     attachments: tuple[str, ...]
     """The attachments to stamp, once each."""
     records: tuple[EncodedChange, ...]
@@ -163,6 +165,11 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 CommitDecision: TypeAlias = Apply | Replay
 
 
+def encode_result(commit: Commit, result: CommitResult) -> str:
+    """Return the result of a commit as the row of its turn keeps it; empty without a turn."""
+    return "" if commit.turn_id is None else encode(result, CommitResult, "the commit's result")
+
+
 def prepare_commit(
     commit: Commit, session_id: str, rules: CommitRules, records: tuple[EncodedChange, ...] = ()
 ) -> PreparedCommit:
@@ -183,6 +190,7 @@ def prepare_commit(
     config = encode(commit.config, SessionConfig, "config")
     attachments = tuple(dict.fromkeys(commit.attachments))
     revision = commit.expected_revision + 1
+    result = CommitResult(revision=revision, checkpoint_ref=saved.ref, manifest=saved.manifest)
     prepared = PreparedCommit(
         commit=commit,
         commit_hash=None if commit.turn_id is None else commit_hash(commit, components, records),
@@ -197,7 +205,8 @@ def prepare_commit(
         required_refs=(saved.required_refs | frames.required_refs) - {blob.ref for blob in blobs},
         usage=rows,
         usage_totals=merge_usage(rows),
-        result=CommitResult(revision=revision, checkpoint_ref=saved.ref, manifest=saved.manifest),
+        result=result,
+        stored_result=encode_result(commit, result),
         attachments=attachments,
         records=records,
         retention_floor=0 if rules.retention.keep is None else revision - rules.retention.keep + 1,

@@ -8,7 +8,7 @@ from lash.errors import InvalidInput
 from lash.model.session.commit import Commit, CommitResult
 from lash.plan.lease import NEVER_HELD
 from lash.plan.record import EncodedChange
-from lash.plan.session.commit import CommitFacts, CommitRules, PreparedCommit, prepare_commit
+from lash.plan.session.commit import CommitFacts, CommitRules, PreparedCommit, encode_result, prepare_commit
 from lash.plan.session.session import empty_head
 from lash.plan.session.turn import TurnRow, replay
 
@@ -32,10 +32,12 @@ def starting_at(prepared: PreparedCommit, revision: int) -> PreparedCommit:
 
     A session whose id was used before starts above the revision of its predecessor.
     """
+    result = replace(prepared.result, revision=revision + 1)
     return replace(
         prepared,
         commit=replace(prepared.commit, expected_revision=revision),
-        result=replace(prepared.result, revision=revision + 1),
+        result=result,
+        stored_result=encode_result(prepared.commit, result),
         retention_floor=prepared.retention_floor + revision,
     )
 

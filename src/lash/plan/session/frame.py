@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
 
@@ -12,6 +13,7 @@ from lash.base.limits import check_identifier
 from lash.errors import InvalidInput
 from lash.model.session.checkpoint import FRAME_PREFIX
 from lash.model.session.frame import AgentFrame
+from lash.plan.sealed import FRAME
 from lash.plan.session.checkpoint import add_component
 
 
@@ -20,7 +22,7 @@ class FrameRow(msgspec.Struct, frozen=True, array_like=True):
 
     frame_id: str
     position: int
-    body: str
+    body: Annotated[str, FRAME]
 
 
 class EncodedFrames(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -12,6 +12,7 @@ from lash.base.limits import MAX_IDENTIFIER_LENGTH, check_identifier, check_inte
 from lash.errors import InvalidInput, SessionBindingMismatch
 from lash.model.session.session import RootRelation, SessionMeta, SessionRelation
 from lash.model.value import JSONObject, Value
+from lash.plan.sealed import FIRST_USER_MESSAGE, METADATA
 
 MAX_LABELS: Final = 32
 """Labels are for finding sessions: each is a row in an index."""
@@ -32,12 +33,12 @@ class MetaRow(msgspec.Struct, frozen=True, array_like=True):
     cwd: str | None
     relation: str
     revision: int
-    first_user_message: str
+    first_user_message: Annotated[str, FIRST_USER_MESSAGE]
     user_message_count: int
     updated_at_ms: int
     owner: str | None
     labels: str
-    metadata: str
+    metadata: Annotated[str, METADATA]
     expires_at_ms: int | None
     agent: str | None
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,11 +26,13 @@ from lash.base.compression import (
     unpack_with_bytes,
 )
 from lash.base.limits import check_content, check_identifier
+from lash.base.seal import refuse_sealed
 from lash.errors import CorruptData, InvalidInput, NodeConflict, NodeNotFound
 from lash.model.causal import CausalRef
 from lash.model.session.message import PartKind, Role
 from lash.model.session.node import BytesEntry, Entry, MessageEntry, Node, RawNode
 from lash.model.value import Timestamp, Value
+from lash.plan.sealed import NODE
 from lash.plan.session.kind import MESSAGE, stored_kind
 
 T = TypeVar("T")
@@ -76,8 +78,8 @@ class PathRow(msgspec.Struct, frozen=True, array_like=True):
     parent_node_id: str | None
     depth: int
     tombstoned: bool
-    body: str
-    packed: bytes | None = None
+    body: Annotated[str, NODE]
+    packed: Annotated[bytes | None, NODE] = None
     erased: bool = False
     """Whether a path leaves it out; only read for paths."""
 
@@ -91,8 +93,8 @@ class StoredNode(msgspec.Struct, frozen=True, array_like=True):
     depth: int
     is_tip: bool
     tombstoned: bool
-    body: str
-    packed: bytes | None = None
+    body: Annotated[str, NODE]
+    packed: Annotated[bytes | None, NODE] = None
 
 
 class NewSegment(NamedTuple):
@@ -291,6 +293,8 @@ def encode_body(timestamp: datetime, entry: Entry) -> str:
 def _raw_node(row: PathRow) -> RawNode:
     text, content = _unpack(row)
     body = text.encode() if isinstance(text, str) else text
+    if not body.startswith(b"{"):
+        refuse_sealed(body)
     return RawNode(node_id=row.node_id, parent_node_id=row.parent_node_id, body=body, content=content)
 
 

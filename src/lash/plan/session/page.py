@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -29,6 +29,7 @@ from lash.model.session.session import (
     SessionState,
     SessionSummary,
 )
+from lash.plan.sealed import CONFIG, TURN_STATE
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, decode_checkpoint
 from lash.plan.session.meta import MetaRow, check_labels, decode_meta, label_terms
 from lash.plan.session.session import ReadRow, decode_head
@@ -47,7 +48,7 @@ _SORTED: Final = frozenset({"label_active", "prefix", "state"})
 class PageRow(MetaRow, frozen=True, array_like=True):
     """One session of a list. The columns from ``state`` on are None unless the list was asked for them."""
 
-    config: str | None
+    config: Annotated[str | None, CONFIG]
     current_frame_id: str | None
     leaf_node_id: str | None
     checkpoint_ref: str | None
@@ -56,7 +57,7 @@ class PageRow(MetaRow, frozen=True, array_like=True):
     queued: int | None
     dead: int | None
     waits: int | None
-    turn_state: str | None
+    turn_state: Annotated[str | None, TURN_STATE]
     plugin_snapshot_revision: int | None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,7 @@ from lash.model.session.session import (
     SessionHead,
     SessionRead,
 )
+from lash.plan.sealed import CONFIG, FIRST_USER_MESSAGE
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, decode_checkpoint
 from lash.plan.session.frame import FrameRow, decode_frames
 from lash.plan.session.meta import MetaRow
@@ -49,7 +50,7 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
     segment_count: int
     node_seq: int
     node_count: int
-    first_user_message: str
+    first_user_message: Annotated[str, FIRST_USER_MESSAGE]
     user_message_count: int
 
     def leaf_position(self, node_id: str) -> NodePosition | None:
@@ -73,7 +74,7 @@ class ReadRow(msgspec.Struct, frozen=True, array_like=True):
     session_key: int
     session_id: str
     revision: int
-    config: str | None
+    config: Annotated[str | None, CONFIG]
     current_frame_id: str | None
     leaf_node_id: str | None
     checkpoint_ref: str | None

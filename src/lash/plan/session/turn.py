@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ from lash.model.session.commit import (
 from lash.model.session.frame import AgentFrame
 from lash.model.session.node import MessageEntry, Node
 from lash.plan.record import EncodedChange
+from lash.plan.sealed import TURN_RESULT
 
 _DOMAIN: Final = b"lash.turn-commit.v1\0"
 _APPEND_DOMAIN: Final = b"lash.turn-append.v1\0"
@@ -43,7 +44,7 @@ class TurnRow(msgspec.Struct, frozen=True, array_like=True):
     """The commit that a turn already has."""
 
     commit_hash: str
-    result: str
+    result: Annotated[str, TURN_RESULT]
 
 
 def commit_hash(commit: Commit, components: Mapping[str, BlobRef], records: Sequence[EncodedChange] = ()) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,7 @@ from lash.model.trigger.trigger import (
 from lash.model.value import JSON, JSONObject
 from lash.plan.process.process import EncodedRegistration
 from lash.plan.process.schema import check_payload
+from lash.plan.sealed import DELIVERY, OCCURRENCE, REPORT
 from lash.plan.trigger.selector import select
 from lash.plan.trigger.trigger import (
     MAX_TRIGGER_LENGTH,
@@ -51,8 +52,8 @@ class OccurrenceRow(msgspec.Struct, frozen=True, array_like=True):
     occurrence_key: int
     occurrence_id: str
     request_hash: str
-    request: str
-    report: str
+    request: Annotated[str, OCCURRENCE]
+    report: Annotated[str, REPORT]
     occurred_at_ms: int
 
 
@@ -64,7 +65,7 @@ class DeliveryRow(msgspec.Struct, frozen=True, array_like=True):
     key: str
     process_id: str
     state: str
-    reason: str | None
+    reason: Annotated[str | None, DELIVERY]
     attempts: int
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
 from lash.base.codec import canonical, content_hash, decode, encode
 from lash.base.limits import check_identifier
 from lash.errors import TriggerConflict
+from lash.plan.sealed import RECEIPT
 from lash.plan.trigger.trigger import TriggerName, owner_text
 
 T = TypeVar("T")
@@ -18,7 +19,7 @@ class ReceiptRow(msgspec.Struct, frozen=True, array_like=True):
     """The request under an operation id, and its answer."""
 
     request_hash: str
-    answer: str
+    answer: Annotated[str, RECEIPT]
 
 
 class Operation(msgspec.Struct, Generic[T], frozen=True, kw_only=True):

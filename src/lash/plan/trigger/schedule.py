@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,7 @@ from lash.model.trigger.schedule import (
     SchedulePage,
 )
 from lash.model.trigger.trigger import OccurrenceRequest
+from lash.plan.sealed import SCHEDULE
 from lash.plan.trigger.cron import check_cron, instant
 from lash.plan.trigger.emit import EncodedOccurrence, encode_occurrence
 from lash.plan.trigger.tick import Moment, due_ticks, identity_of, moment_after
@@ -56,7 +57,7 @@ class ScheduleRow(msgspec.Struct, frozen=True, array_like=True):
     schedule_key: int
     owner_session_id: str
     key: str
-    definition: str | None
+    definition: Annotated[str | None, SCHEDULE]
     enabled: bool
     revision: int
     next_tick_ms: int | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,7 @@ from lash.plan.process.process import (
     encode_registration,
 )
 from lash.plan.process.schema import check_schema
+from lash.plan.sealed import TRIGGER
 from lash.plan.trigger.selector import check_pointer
 
 HOST_OWNER: Final = ""
@@ -58,7 +59,7 @@ class TriggerRow(msgspec.Struct, frozen=True, array_like=True):
     key: str
     revision: int
     fingerprint: str
-    definition: str
+    definition: Annotated[str, TRIGGER]
     enabled: bool
     created_at_ms: int
     updated_at_ms: int

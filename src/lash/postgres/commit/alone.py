@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lash.base.codec import encode
 from lash.model.lease import LeaseFence
-from lash.model.session.commit import CommitResult
 from lash.plan.session.component import Replacement
 from lash.plan.session.kind import MESSAGE
 from lash.plan.session.node import PlacedNode
@@ -105,7 +103,7 @@ def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> 
         assumed_leaf_node_id=assumed.leaf_node_id,
         turn_id=commit.turn_id,
         commit_hash=prepared.commit_hash,
-        result=encode(prepared.result, CommitResult, "the commit's result"),
+        result=prepared.stored_result,
         scope_id=prepared.scope_id,
         config=prepared.config,
         current_frame_id=commit.current_frame_id,

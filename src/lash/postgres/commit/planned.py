@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import msgspec
 
+from lash.backend.seal import seal_commit
+from lash.base.seal import Seals
 from lash.plan.session.commit import Apply, PreparedCommit
 from lash.postgres.cache import KnownCheckpoint
 
@@ -14,6 +18,14 @@ class PlannedCommit(msgspec.Struct, frozen=True, kw_only=True):
     prepared: PreparedCommit
     decision: Apply
     before: KnownCheckpoint | None
+
+    @classmethod
+    def sealed(
+        cls, seals: Seals, prepared: PreparedCommit, decision: Apply, before: KnownCheckpoint | None = None
+    ) -> Self:
+        """Return a decided commit with its values as they are written."""
+        writing, decided = seal_commit(seals, prepared, decision)
+        return cls(prepared=writing, decision=decided, before=before)
 
     @property
     def session_key(self) -> int:

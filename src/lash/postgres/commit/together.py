@@ -8,9 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from lash.base.codec import encode
 from lash.base.compression import BlobRef, StoredBlob
-from lash.model.session.commit import CommitResult
 from lash.plan.session.component import Replacement
 from lash.plan.session.frame import FrameRow
 from lash.plan.session.node import NewSegment
@@ -148,7 +146,7 @@ def _record_of(planned: PlannedCommit, replaced: tuple[Replacement, ...] | None 
             assumed_leaf_node_id=decision.assumed.leaf_node_id,
             turn_id=commit.turn_id,
             commit_hash=prepared.commit_hash,
-            result=encode(prepared.result, CommitResult, "the commit's result"),
+            result=prepared.stored_result,
             scope_id=prepared.scope_id,
             fence=None if commit.fence is None else fence_proof(commit.fence),
             release=None if commit.release is None else fence_proof(commit.release),

@@ -15,6 +15,7 @@ import msgspec
 
 from lash.base.backoff import backoff, jitter
 from lash.base.opener import Opener
+from lash.base.seal import PLAIN, Seals
 from lash.errors import CorruptData, StorageClosed, StorageFailure, StoreUnavailable
 from lash.postgres.engine.driver import asyncpg
 from lash.postgres.engine.errors import (
@@ -61,8 +62,10 @@ class Database:
         options: PostgresOptions,
         queries: Mapping[str, str],
         on_statement: StatementHook | None,
+        seals: Seals = PLAIN,
     ) -> None:
         self.options = options
+        self.seals = seals
         self._connections = connections
         self._queries = queries
         self._on_statement = on_statement
@@ -80,13 +83,14 @@ class Database:
         queries: Mapping[str, str],
         pool: asyncpg.Pool[asyncpg.Record] | None = None,
         on_statement: StatementHook | None = None,
+        seals: Seals = PLAIN,
     ) -> Self:
         """Connect once and check the server's version and encoding.
 
         A ``pool`` of the caller is used unchanged and never closed. Raises :class:`ConfigError` for a server that is
         too old, is not UTF8 or refuses the login, and :class:`StoreUnavailable` for one that does not answer.
         """
-        database = cls(Connections(options, pool), options, queries, on_statement)
+        database = cls(Connections(options, pool), options, queries, on_statement, seals)
         try:
             await database._check_server()
         except BaseException:
@@ -99,19 +103,21 @@ class Database:
     async def read_one(self, shape: type[T], name: str, *args: object) -> T | None:
         """Run one read-only statement and return its first row; None if there is none."""
         rows = await self._fetch(name, args, reads=True, repeatable=True)
-        return _shaped(shape, name, rows[0]) if rows else None
+        return _shaped(shape, name, rows[0], self.seals) if rows else None
 
     async def read_all(self, shape: type[T], name: str, *args: object) -> list[T]:
         """Run one read-only statement and return its rows."""
         rows = await self._fetch(name, args, reads=True, repeatable=True)
-        return [_shaped(shape, name, row) for row in rows]
+        return [_shaped(shape, name, row, self.seals) for row in rows]
 
     async def read_in_thread(self, shape: type[T], name: str, *args: object, decode: Callable[[list[T]], R]) -> R:
         """Run one read-only statement and return what the function makes of its rows, in a thread: for many rows."""
         rows = await self._fetch(name, args, reads=True, repeatable=True)
         # Each row is freed before the next: freeing very many at once would stop all threads for that time.
         rows.reverse()
-        return await asyncio.to_thread(lambda: decode([_shaped(shape, name, rows.pop()) for _ in range(len(rows))]))
+        return await asyncio.to_thread(
+            lambda: decode([_shaped(shape, name, rows.pop(), self.seals) for _ in range(len(rows))])
+        )
 
     async def write_one(self, shape: type[T], name: str, *args: object, repeatable: bool) -> T | None:
         """Run one statement in its own transaction and return its row; None if there is none.
@@ -121,12 +127,12 @@ class Database:
         ``outcome_unknown``.
         """
         rows = await self._fetch(name, args, reads=False, repeatable=repeatable)
-        return _shaped(shape, name, rows[0]) if rows else None
+        return _shaped(shape, name, rows[0], self.seals) if rows else None
 
     async def write_all(self, shape: type[T], name: str, *args: object, repeatable: bool) -> list[T]:
         """Run one statement in its own transaction and return its rows; see :meth:`write_one`."""
         rows = await self._fetch(name, args, reads=False, repeatable=repeatable)
-        return [_shaped(shape, name, row) for row in rows]
+        return [_shaped(shape, name, row, self.seals) for row in rows]
 
     async def send_quietly(self, name: str, *args: object) -> None:
         """Run one statement that belongs to no operation and may be lost: no hook is called, nothing is retried."""
@@ -185,7 +191,7 @@ class Database:
         """Return the transactions that hold locks on the tables of the schema and block others, or are idle."""
         name = "lock_holders"
         rows = await self._connections.ask_beside(self.statement(name), self.options.schema)
-        return [_shaped(LockHolder, name, row) for row in rows]
+        return [_shaped(LockHolder, name, row, self.seals) for row in rows]
 
     def report_locks(self, what: str) -> None:
         """Log in the background what holds locks, for a caller that skips locked rows and does not wait."""
@@ -361,14 +367,19 @@ class Transaction:
         self._database = database
         self._connection = connection
 
+    @property
+    def seals(self) -> Seals:
+        """What seals the values of this database."""
+        return self._database.seals
+
     async def one(self, shape: type[T], name: str, *args: object) -> T | None:
         """Return the first row of the statement; None if there is none."""
         rows = await self._fetch(name, args)
-        return _shaped(shape, name, rows[0]) if rows else None
+        return _shaped(shape, name, rows[0], self._database.seals) if rows else None
 
     async def all(self, shape: type[T], name: str, *args: object) -> list[T]:
         """Return the rows of the statement."""
-        return [_shaped(shape, name, row) for row in await self._fetch(name, args)]
+        return [_shaped(shape, name, row, self._database.seals) for row in await self._fetch(name, args)]
 
     async def run(self, name: str, *args: object) -> int:
         """Run a statement for its effect and return how many rows it changed."""
@@ -405,11 +416,12 @@ def _begin_text(options: PostgresOptions) -> str:
     return f"{text}; SET LOCAL idle_in_transaction_session_timeout = {limit_ms}" if limit_ms else text
 
 
-def _shaped(shape: type[T], name: str, row: asyncpg.Record) -> T:
+def _shaped(shape: type[T], name: str, row: asyncpg.Record, seals: Seals) -> T:
     try:
-        return msgspec.convert(tuple(row), shape, strict=False)
+        shaped = msgspec.convert(tuple(row), shape, strict=False)
     except msgspec.ValidationError as error:
         raise CorruptData(f"query {name}: expected a row of {shape.__name__}, got another: {error}") from error
+    return seals.open_row(shaped) if seals.is_active else shaped
 
 
 def _drop(connection: PooledConnection) -> None:

@@ -15,6 +15,7 @@ from lash.plan.activity import (
     SessionState,
 )
 from lash.plan.process.change import ChangeCursor, FeedState, SeenChangeRow
+from lash.plan.sealed import ACTIVITY
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.process.change import ChangeFeed
 from lash.postgres.rows.session.lookup import missing
@@ -60,11 +61,12 @@ class PostgresActivityRows:
         return found
 
     async def _append(self, session_id: str, activity: EncodedActivity) -> int | None:
+        bodies = [self._database.seals.text(ACTIVITY, body) for body in activity.bodies]
         # Not retried after a lost connection: observers might get it twice.
         answer = await self._database.write_one(
             Number,
             "activity_append",
-            *(session_id, activity.bodies, activity.sizes),
+            *(session_id, bodies, activity.sizes),
             *(KEPT_ITEMS, KEPT_BYTES, KEPT_MS, activity.front),
             repeatable=False,
         )

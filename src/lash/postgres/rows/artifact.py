@@ -7,6 +7,7 @@ from collections.abc import Callable
 from lash.base.compression import StoredBlob
 from lash.model.artifact import ArtifactRef
 from lash.plan.artifact import ArtifactRow, ArtifactSummaryRow
+from lash.plan.sealed import CONTENT
 from lash.postgres.engine.database import Database
 from lash.sqlkit.rows import Flag, Text
 
@@ -18,7 +19,8 @@ class PostgresArtifactRows:
         self._database = database
 
     async def put(self, namespace: str, blob: StoredBlob) -> None:
-        arguments = (namespace, blob.ref, blob.codec.value, blob.size, blob.content)
+        content = self._database.seals.content(CONTENT, blob.content, blob.ref)
+        arguments = (namespace, blob.ref, blob.codec.value, blob.size, content)
         await self._database.write_one(Flag, "artifact_put", *arguments, repeatable=True)
 
     async def load(self, namespace: str, ref: ArtifactRef, unpack: Callable[[ArtifactRow], bytes]) -> bytes | None:

@@ -22,6 +22,7 @@ from lash.plan.attachment import (
     PageKey,
     UnnamedBytes,
 )
+from lash.plan.sealed import ATTACHMENT
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.lookup import missing, require_session
 from lash.sqlkit.rows import Flag, Number, Text
@@ -129,7 +130,8 @@ class PostgresBytes:
 
     async def put(self, attachment_id: str, content: bytes) -> None:
         blob = await off_loop(content, lambda: blobs.pack(content, self._compression))
-        arguments = (attachment_id, blob.codec.value, blob.size, blob.content)
+        sealed = self._database.seals.content(ATTACHMENT, blob.content, attachment_id)
+        arguments = (attachment_id, blob.codec.value, blob.size, sealed)
         await self._database.write_one(Flag, "attachment_bytes_put", *arguments, repeatable=True)
 
     async def get(self, attachment_id: str) -> bytes | None:

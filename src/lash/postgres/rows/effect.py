@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from lash.backend.seal import seal_effect, seal_outcome
 from lash.base.backoff import MAX_PLANS
 from lash.errors import StoreUnavailable
 from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
@@ -122,7 +123,8 @@ class PostgresEffectRows:
 
     async def finish(self, guard: ClaimGuard, stored: StoredOutcome) -> EffectRow | None:
         # A retry after a lost connection is refused; the row then has the token of the claim.
-        arguments = (*_guarded(guard), *_outcome(stored))
+        sealed = seal_outcome(self._database.seals, stored, guard.replay_key, guard.envelope_hash)
+        arguments = (*_guarded(guard), *_outcome(sealed))
         return await self._database.write_one(EffectRow, "effect_finish", *arguments, repeatable=True)
 
     async def release(self, guard: ClaimGuard) -> bool:
@@ -161,7 +163,7 @@ class PostgresEffectRows:
             ClaimRow,
             "effect_claim",
             *_owned(effect),
-            *(effect.text, effect.hash, once),
+            *(seal_effect(self._database.seals, effect), effect.hash, once),
             *_runner(claimant),
             *(effect.duration_ms, effect.until_ms),
             repeatable=True,
@@ -194,20 +196,32 @@ class PostgresEffectRows:
         else:
             statement, head = "effect_record", (*_owned(effect), *fence_proof(fence))
         # A retry after a lost connection is refused; the facts then hold the record.
-        return await self._database.write_one(RecordedRow, statement, *head, *_content(record), repeatable=True)
+        return await self._database.write_one(RecordedRow, statement, *head, *self._content(record), repeatable=True)
 
     async def _record_all(self, records: Mapping[Hashable, _Record]) -> Mapping[Hashable, RecordedRow]:
         """Record effects of several processes in one statement."""
         if len(records) == 1:
             alone = {key: await self._record_alone(record) for key, record in records.items()}
             return {key: row for key, row in alone.items() if row is not None}
-        arrays = columns(map(_in_process, records.values()))
+        arrays = columns(map(self._in_process, records.values()))
         # A retry after a lost connection is refused; the facts then hold the record.
         answers = await self._database.write_all(_RecordedAnswer, "effect_record_in_process", *arrays, repeatable=True)
         return {
             (answer.scope_id, answer.replay_key): RecordedRow(answer.created_at_ms, answer.due_at_ms, None)
             for answer in answers
         }
+
+    def _in_process(self, record: _Record) -> tuple[object, ...]:
+        """Return the arguments of ``effect_record_in_process`` for one effect, in its order."""
+        effect = record.effect
+        keys = (effect.scope_id, effect.replay_key, scope_process_id(effect.envelope.scope))
+        return (*keys, *fence_proof(record.fence), *self._content(record))
+
+    def _content(self, record: _Record) -> tuple[object, ...]:
+        effect, seals = record.effect, self._database.seals
+        stored = seal_outcome(seals, record.stored, effect.replay_key, effect.hash)
+        envelope = seal_effect(seals, effect)
+        return (envelope, effect.hash, *_outcome(stored), effect.duration_ms, effect.until_ms)
 
     async def _missing(self, scope: ExecutionScope) -> Exception:
         process_id = scope_process_id(scope)
@@ -220,18 +234,6 @@ def _owned(effect: EncodedEffect) -> tuple[str | None, ...]:
     """Return the keys of an effect, its session or process, and its group."""
     scope = effect.envelope.scope
     return (effect.scope_id, effect.replay_key, scope_session_id(scope), scope_process_id(scope), effect.group_key)
-
-
-def _in_process(record: _Record) -> tuple[object, ...]:
-    """Return the arguments of ``effect_record_in_process`` for one effect, in its order."""
-    effect = record.effect
-    keys = (effect.scope_id, effect.replay_key, scope_process_id(effect.envelope.scope))
-    return (*keys, *fence_proof(record.fence), *_content(record))
-
-
-def _content(record: _Record) -> tuple[object, ...]:
-    effect = record.effect
-    return (effect.text, effect.hash, *_outcome(record.stored), effect.duration_ms, effect.until_ms)
 
 
 def _outcome(stored: StoredOutcome) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from lash.backend.record import PAGES
+from lash.backend.seal import seal_record
 from lash.base.backoff import MAX_PLANS
 from lash.base.limits import MAX_PAGE
 from lash.errors import CorruptData, StoreUnavailable
@@ -70,7 +71,8 @@ class PostgresRecordRows:
         return [decode(row) for row in rows]
 
     async def apply(self, changes: Sequence[EncodedChange], check: CheckVersions) -> list[int]:
-        arguments = (*_arguments(changes), MAX_PAGE)
+        sealed = [seal_record(self._database.seals, each) for each in changes]
+        arguments = (*_arguments(sealed), MAX_PAGE)
         for _ in range(MAX_PLANS):
             try:
                 answers = await self._database.write_all(_Answer, "record_apply", *arguments, repeatable=False)

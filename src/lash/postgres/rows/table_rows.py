@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lash.backend.table_rows import TRANSACTION_ID, require_marked, row_tables, table_statements
+from lash.backend.table_rows import (
+    TRANSACTION_ID,
+    replaced_columns,
+    require_marked,
+    row_tables,
+    sealed_columns,
+    table_statements,
+)
 from lash.base.ids import new_id
 from lash.postgres.engine.database import Database
 from lash.sqlkit.catalogue import Table, load_catalogue
@@ -31,6 +38,13 @@ _TEMPLATES: Final = {
     "rows_count": 'SELECT count(*) FROM :"schema".{table}',
 }
 
+_REPLACE: Final = {
+    "rows_replace": (
+        'WITH changed AS (UPDATE :"schema".{table} AS t SET {assigned} FROM unnest({given}) AS u ({names}) '
+        "WHERE {found} RETURNING 1) SELECT count(*) FROM changed"
+    )
+}
+"""For tables with values."""
 _LEAST: Final[dict[str, RowValue]] = {"bigint": -(2**63), "text": "", "boolean": False}
 """A value below every key that lash makes, by type."""
 
@@ -71,6 +85,17 @@ class PostgresRawRows:
         flags = [index for index, column in enumerate(table.columns) if types[column] == "boolean"]
         return [_plain(row, flags) for row in found] if flags else found
 
+    async def replace(self, table: RowTable, rows: Sequence[tuple[Row, Row]]) -> int:
+        types, sealed = self._types[table.name], sealed_columns(table)
+        kinds = [types[column] for column in (*table.key, *sealed, *sealed)]
+        columns = [
+            [_typed(value, kind) for value in values]
+            for kind, values in zip(kinds, zip(*replaced_columns(table, rows), strict=True), strict=True)
+        ]
+        # A repetition finds other values and changes nothing; it only counts too few.
+        changed = await self._database.write_one(Number, f"rows_replace {table.name}", *columns, repeatable=True)
+        return 0 if changed is None else changed.number
+
     async def sequences(self) -> list[TableSequence]:
         return await self._database.read_all(TableSequence, "rows_sequences", self._database.options.schema)
 
@@ -100,6 +125,21 @@ class PostgresRawRows:
         require_marked(0 if changed is None else changed.number)
 
 
+def _replacement(table: RowTable, found: Table) -> dict[str, str]:
+    """Return the parts of ``rows_replace``: its parameters are the keys, the stored values and the new values."""
+    sealed = sealed_columns(table)
+    given = [*table.key, *sealed, *sealed]
+    names = [*(f"key_{name}" for name in table.key), *(f"old_{name}" for name in sealed)]
+    keys = [f"t.{quote_identifier(name)} = u.key_{name}" for name in table.key]
+    same = [f"t.{quote_identifier(name)} IS NOT DISTINCT FROM u.old_{name}" for name in sealed]
+    return {
+        "assigned": ", ".join(f"{quote_identifier(name)} = u.new_{name}" for name in sealed),
+        "given": ", ".join(f"${place}::{found.columns[name].type}[]" for place, name in enumerate(given, start=1)),
+        "names": ", ".join([*names, *(f"new_{name}" for name in sealed)]),
+        "found": " AND ".join([*keys, *same]),
+    }
+
+
 def _typed(value: RowValue, kind: str) -> RowValue:
     return bool(value) if kind == "boolean" and value is not None else value
 
@@ -119,7 +159,8 @@ def _statements(table: RowTable, found: Table) -> dict[str, str]:
     keys = enumerate((found.columns[name].type for name in table.key), start=1)
     return table_statements(
         table,
-        _TEMPLATES,
+        _TEMPLATES | _REPLACE if sealed_columns(table) else _TEMPLATES,
+        **_replacement(table, found),
         own_columns="".join(f", {quote_identifier(name)}" for name in own),
         own_values=", pg_current_xact_id()" * len(own),
         values=", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types, start=1)),

@@ -8,7 +8,8 @@ from typing import Final
 
 from lash.errors import CorruptData, StoreUnavailable
 from lash.plan.process.process import missing_process
-from lash.plan.wait import SECRET_BYTES, TIMED_OUT, SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
+from lash.plan.sealed import RESOLUTION, SECRET
+from lash.plan.wait import SECRET_BYTES, SECRET_NAME, TIMED_OUT, SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Content, Flag, Number
@@ -28,11 +29,12 @@ class PostgresWaitRows:
         if kept is None:
             made = secrets.token_bytes(SECRET_BYTES)
             # Another storage may store one first; every storage uses the stored one.
-            await self._database.write_one(Flag, "wait_keep_secret", made, repeatable=True)
+            sealed = self._database.seals.content(SECRET, made, SECRET_NAME)
+            await self._database.write_one(Flag, "wait_keep_secret", sealed, repeatable=True)
             kept = await self._database.read_one(Content, "wait_secret")
         if kept is None:
             raise CorruptData("query wait_secret returned no row after the secret was stored")
-        return kept.content
+        return self._database.seals.open_content(SECRET, kept.content, SECRET_NAME)
 
     async def session_life(self, session_id: str) -> SessionLife:
         life = await self._database.read_one(SessionLife, "wait_session_life", session_id)
@@ -51,7 +53,8 @@ class PostgresWaitRows:
         return await self._write("wait_open", key, timeout_ms, None if timeout_ms is None else _has_no_deadline)
 
     async def resolve(self, key: StoredKey, resolution: str) -> WaitAnswer:
-        return await self._write("wait_resolve", key, resolution, _is_unresolved)
+        sealed = self._database.seals.text(RESOLUTION, resolution, key.key_id)
+        return await self._write("wait_resolve", key, sealed, _is_unresolved)
 
     async def row(self, key_id: str) -> WaitRow | None:
         return await self._database.read_one(WaitRow, "wait_row", key_id)

@@ -17,6 +17,7 @@ import apsw
 
 from lash.base.clock import Clock
 from lash.base.opener import Opener
+from lash.base.seal import PLAIN, Seals
 from lash.errors import StorageClosed
 from lash.sqlite.engine.connection import Prepare, open_reader
 from lash.sqlite.engine.engine import Engine, Settings
@@ -65,6 +66,7 @@ class Database:
         options: SQLiteOptions,
         clock: Clock,
         on_statement: StatementHook | None = None,
+        seals: Seals = PLAIN,
     ) -> Database:
         """Open the file, or a new database in memory when ``path`` is None.
 
@@ -75,7 +77,7 @@ class Database:
         check_sqlite_version(bundled_version())
         settings = Settings(
             path=None if path is None else checked_path(path),
-            statements=Statements(queries, on_statement),
+            statements=Statements(queries, on_statement, seals),
             prepare=prepare,
             options=options,
             clock=clock,
@@ -114,6 +116,11 @@ class Database:
     def read(self, body: Callable[[Reader], T]) -> T:
         """Run the body at once, on one snapshot of what is committed. It blocks the event loop: keep it short."""
         return self._check_usable().read(body)
+
+    @property
+    def seals(self) -> Seals:
+        """What seals the values of this database."""
+        return self._settings.statements.seals
 
     def add_queries(self, queries: Mapping[str, str]) -> None:
         """Add named queries."""

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import apsw
 
+from lash.base.seal import PLAIN, Seals
 from lash.errors import CorruptData, InvalidInput
 from lash.sqlite.engine.errors import UNSTORABLE, translate
 from lash.sqlite.engine.options import SQLiteValue, StatementHook
@@ -36,7 +37,8 @@ class _Query(NamedTuple):
 class Statements:
     """Runs named queries on a cursor; safe to share between threads."""
 
-    def __init__(self, queries: Mapping[str, str], hook: StatementHook | None) -> None:
+    def __init__(self, queries: Mapping[str, str], hook: StatementHook | None, seals: Seals = PLAIN) -> None:
+        self.seals = seals
         self._texts = queries
         self._hook = hook
         self._queries: dict[str, _Query] = {}

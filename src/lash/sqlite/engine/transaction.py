@@ -9,6 +9,7 @@ from typing import Final, NoReturn, TypeVar, cast
 import apsw
 import msgspec
 
+from lash.base.seal import Seals
 from lash.errors import ConfigError, CorruptData, LashError
 from lash.sqlite.engine.options import SQLiteValue
 from lash.sqlite.engine.statements import Statements
@@ -33,6 +34,11 @@ class Reader:
         self._usable = True
         self.now_ms = now_ms
 
+    @property
+    def seals(self) -> Seals:
+        """What seals the values of this database."""
+        return self._statements.seals
+
     def one(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> T | None:
         """Run the query and return its only row in the given shape, None when there is no row.
 
@@ -44,16 +50,20 @@ class Reader:
             return None
         if len(rows) > 1:
             raise CorruptData(f"query {name} returned {len(rows)} rows, expected at most one")
-        return _shaped(rows[0], shape, name)
+        row, seals = _shaped(rows[0], shape, name), self._statements.seals
+        return seals.open_row(row) if seals.is_active else row
 
     def all(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> list[T]:
         """Run the query and return all its rows in the given shape; see `one`."""
         rows = self._rows(name, parameters)
         if len(rows) <= _FEW:
-            return _all_shaped(rows, shape, name)
-        # Each row is freed before the next: freeing very many at once would stop all threads for that time.
-        rows.reverse()
-        return [_shaped(rows.pop(), shape, name) for _ in range(len(rows))]
+            shaped = _all_shaped(rows, shape, name)
+        else:
+            # Each row is freed before the next: freeing very many at once would stop all threads for that time.
+            rows.reverse()
+            shaped = [_shaped(rows.pop(), shape, name) for _ in range(len(rows))]
+        seals = self._statements.seals
+        return [seals.open_row(row) for row in shaped] if seals.is_active else shaped
 
     def any(self, name: str, rows: Sequence[Mapping[str, SQLiteValue]]) -> bool:
         """Run the query once for each mapping of parameters, and return whether any of them returned a row."""

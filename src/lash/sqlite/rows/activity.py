@@ -17,6 +17,7 @@ from lash.plan.activity import (
     SessionState,
 )
 from lash.plan.process.change import ChangeCursor, FeedState, SeenChangeRow
+from lash.plan.sealed import ACTIVITY
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.rows.process.change import read_feed
 from lash.sqlite.rows.session.lookup import find_head, missing
@@ -80,7 +81,7 @@ def _append(transaction: Transaction, session_id: str, activity: EncodedActivity
                 "revision": head.revision,
                 "written_bytes": tail.written_bytes - size + bytes_so_far,
                 "now_ms": now_ms,
-                "body": body,
+                "body": transaction.seals.text(ACTIVITY, body),
             }
             for ordinal, (body, bytes_so_far) in enumerate(zip(activity.bodies, activity.sizes, strict=True), start=1)
         ),

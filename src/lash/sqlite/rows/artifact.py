@@ -7,6 +7,7 @@ from collections.abc import Callable
 from lash.base.compression import StoredBlob
 from lash.model.artifact import ArtifactRef
 from lash.plan.artifact import ArtifactRow, ArtifactSummaryRow
+from lash.plan.sealed import CONTENT
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlkit.rows import Flag, Text
 
@@ -25,7 +26,7 @@ class SQLiteArtifactRows:
                 ref=blob.ref,
                 codec=blob.codec.value,
                 size=blob.size,
-                content=blob.content,
+                content=transaction.seals.content(CONTENT, blob.content, blob.ref),
                 now_ms=transaction.now_ms,
             )
 

@@ -20,6 +20,7 @@ from lash.plan.attachment import (
     PageKey,
     UnnamedBytes,
 )
+from lash.plan.sealed import ATTACHMENT
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.session.lookup import find_session_key
@@ -174,7 +175,7 @@ class SQLiteBytes:
                 attachment_id=attachment_id,
                 codec=blob.codec.value,
                 size=blob.size,
-                content=blob.content,
+                content=transaction.seals.content(ATTACHMENT, blob.content, attachment_id),
             )
 
         await self._database.write(body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from lash.backend.seal import seal_effect, seal_outcome
 from lash.base.limits import saturating_add
 from lash.errors import CorruptData
 from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
@@ -98,7 +99,8 @@ class SQLiteEffectRows:
     async def finish(self, guard: ClaimGuard, stored: StoredOutcome) -> EffectRow | None:
         def body(transaction: Transaction) -> EffectRow | None:
             now_ms = transaction.now_ms
-            row = transaction.one(EffectRow, "effect_finish", **_guarded(guard), **_outcome(stored), now_ms=now_ms)
+            sealed = seal_outcome(transaction.seals, stored, guard.replay_key, guard.envelope_hash)
+            row = transaction.one(EffectRow, "effect_finish", **_guarded(guard), **_outcome(sealed), now_ms=now_ms)
             if row is not None and row.settled_rank is not None:
                 transaction.run("effect_finish_group", scope_id=guard.scope_id, replay_key=guard.replay_key)
             return row
@@ -206,8 +208,8 @@ def _insert_recorded(
     is_session = fence.resource.kind is ResourceKind.SESSION
     inserted = transaction.run(
         "effect_record" if is_session else "effect_record_in_process",
-        **_columns(effect),
-        **_outcome(stored),
+        **_columns(transaction, effect),
+        **_outcome(seal_outcome(transaction.seals, stored, effect.replay_key, effect.hash)),
         owned_by=fence.resource.id,
         owner_id=fence.owner_id,
         incarnation_id=fence.incarnation_id,
@@ -228,7 +230,7 @@ def _insert_begun(
     written = ClaimRow(1, saturating_add(now_ms, claimant.ttl_ms), due_at(effect, now_ms))
     transaction.run(
         "effect_claim",
-        **_columns(effect),
+        **_columns(transaction, effect),
         **keys,
         **_runner(claimant),
         once=int(once),
@@ -263,11 +265,11 @@ def _join(transaction: Transaction, effect: EncodedEffect, *, finished: int) -> 
         transaction.run("effect_join_group", scope_id=effect.scope_id, group_key=effect.group_key, settled=finished)
 
 
-def _columns(effect: EncodedEffect) -> dict[str, SQLiteValue]:
+def _columns(transaction: Transaction, effect: EncodedEffect) -> dict[str, SQLiteValue]:
     return {
         "scope_id": effect.scope_id,
         "replay_key": effect.replay_key,
-        "envelope": effect.text,
+        "envelope": seal_effect(transaction.seals, effect),
         "envelope_hash": effect.hash,
         "group_key": effect.group_key,
     }

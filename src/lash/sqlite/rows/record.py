@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from lash.backend.record import PAGES
+from lash.backend.seal import seal_record
 from lash.plan.record import (
     EncodedChange,
     EncodedPut,
@@ -92,7 +93,7 @@ class SQLiteRecordRows:
             states = record_states(transaction, changes)
             versions = state_versions(states, transaction.now_ms)
             check(versions)
-            write_records(transaction, changes, states)
+            write_records(transaction, [seal_record(transaction.seals, each) for each in changes], states)
             return [versions.get(each.name, 0) for each in changes]
 
         write = self._database.write_briefly if is_brief(changes) else self._database.write

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lash.backend.table_rows import require_marked, row_tables, table_statements
+from lash.backend.table_rows import (
+    replaced_columns,
+    require_marked,
+    row_tables,
+    sealed_columns,
+    table_statements,
+)
 from lash.base.ids import new_id
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlkit.catalogue import load_catalogue
+from lash.sqlkit.queries import quote_identifier
 from lash.sqlkit.rows import Content, Number
 from lash.stores.table_rows import Row, RowTable, RowValue, TableSequence
 
@@ -20,6 +27,8 @@ _TEMPLATES: Final = {
     "rows_count": "SELECT count(*) FROM {table}",
 }
 
+_REPLACE: Final = {"rows_replace": "UPDATE {table} SET {assigned} WHERE {found}"}
+"""For tables with values."""
 _LEAST: Final[dict[str, RowValue]] = {"INTEGER": -(2**63), "TEXT": ""}
 """A value below every key that lash makes, by type."""
 
@@ -58,6 +67,15 @@ class SQLiteRawRows:
 
         return await self._database.read_in_thread(body)
 
+    async def replace(self, table: RowTable, rows: Sequence[tuple[Row, Row]]) -> int:
+        names = [f"{prefix}_{column}" for prefix, column in _replaced(table)]
+        given = [dict(zip(names, values, strict=True)) for values in replaced_columns(table, rows)]
+
+        def body(transaction: Transaction) -> int:
+            return sum(transaction.run(f"rows_replace {table.name}", **values) for values in given)
+
+        return await self._database.write(body)
+
     async def sequences(self) -> list[TableSequence]:
         return await self._database.read_in_thread(lambda reader: reader.all(TableSequence, "rows_sequences"))
 
@@ -93,9 +111,20 @@ class SQLiteRawRows:
 
 def row_statements(table: RowTable) -> dict[str, str]:
     """Return the statements that read, write and count the rows of a table, by name."""
+    sealed = sealed_columns(table)
+    found = [f"{quote_identifier(column)} = :key_{column}" for column in table.key]
+    found += [f"{quote_identifier(column)} IS :old_{column}" for column in sealed]
     return table_statements(
         table,
-        _TEMPLATES,
+        _TEMPLATES | _REPLACE if sealed else _TEMPLATES,
         values=", ".join(f":{column}" for column in table.columns),
         after=", ".join(f":after_{column}" for column in table.key),
+        assigned=", ".join(f"{quote_identifier(column)} = :new_{column}" for column in sealed),
+        found=" AND ".join(found),
     )
+
+
+def _replaced(table: RowTable) -> list[tuple[str, str]]:
+    """Return the parameters of ``rows_replace`` as prefix and column, in the order of `replaced_columns`."""
+    sealed = sealed_columns(table)
+    return [("key", column) for column in table.key] + [(each, column) for each in ("old", "new") for column in sealed]

@@ -11,8 +11,9 @@ import msgspec
 from lash.base.limits import saturating_add
 from lash.errors import CorruptData
 from lash.plan.process.process import missing_process
+from lash.plan.sealed import RESOLUTION, SECRET
 from lash.plan.session.session import missing_session
-from lash.plan.wait import SECRET_BYTES, TIMED_OUT, SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
+from lash.plan.wait import SECRET_BYTES, SECRET_NAME, TIMED_OUT, SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.session.lookup import is_deleted
@@ -39,7 +40,7 @@ class SQLiteWaitRows:
         if kept is None:
             made = secrets.token_bytes(SECRET_BYTES)
             kept = await self._database.write(lambda transaction: _keep_secret(transaction, made))
-        return kept.content
+        return self._database.seals.open_content(SECRET, kept.content, SECRET_NAME)
 
     async def session_life(self, session_id: str) -> SessionLife:
         def body(reader: Reader) -> SessionLife:
@@ -74,7 +75,8 @@ class SQLiteWaitRows:
         def body(transaction: Transaction) -> WaitAnswer:
             if not _lives(transaction, key):
                 return _unknown(transaction)
-            written = transaction.run("wait_resolve", resolution=resolution, **_columns(transaction, key))
+            sealed = transaction.seals.text(RESOLUTION, resolution, key.key_id)
+            written = transaction.run("wait_resolve", resolution=sealed, **_columns(transaction, key))
             if written:
                 _note_resolved(transaction, [_Process(key.process_key)])
             return _answer(transaction, key, written=written > 0)
@@ -132,7 +134,8 @@ class SQLiteWaitRows:
 
 def _keep_secret(transaction: Transaction, made: bytes) -> Content:
     """Store the secret unless another storage stored one first; return the stored one."""
-    transaction.run("wait_keep_secret", secret=made, now_ms=transaction.now_ms)
+    sealed = transaction.seals.content(SECRET, made, SECRET_NAME)
+    transaction.run("wait_keep_secret", secret=sealed, now_ms=transaction.now_ms)
     kept = transaction.one(Content, "wait_secret")
     if kept is None:
         raise CorruptData("query wait_secret returned no row after the secret was stored")

@@ -10,7 +10,9 @@ from typing import Final
 
 import msgspec
 
+from lash.backend.seal import SealedEvent, seal_event
 from lash.base.ids import new_id
+from lash.base.seal import Seals
 from lash.errors import Conflict, InvalidInput, StoreUnavailable
 from lash.model.lease import LeaseFence
 from lash.model.process.event import Appended, ProcessEvent, WakeState
@@ -21,6 +23,7 @@ from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow, Feed
 from lash.plan.process.event import EventRow, InsertEvent, SequenceRow, encode_projection
 from lash.plan.process.process import ProcessRow, decode_process, record_after, row_after
 from lash.plan.process.wake import LostWakeRow, WakeRow, wake_batch, wake_record
+from lash.plan.sealed import BATCH
 from lash.postgres.arguments import fence_proof
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, Transaction
@@ -169,7 +172,8 @@ class PostgresEventRows:
                 return None
             record, decision = decided
             projection = encode_projection(decision.projection)
-            answer = await self._batches.end(row.process_key, _end_arguments(row, decision, projection, fence))
+            sealed = seal_event(self._database.seals, decision, projection)
+            answer = await self._batches.end(row.process_key, _end_arguments(row, decision, sealed, fence))
             if answer is None:
                 return None
             # Cache only committed rows: a rolled-back one could match a later sequence.
@@ -257,7 +261,7 @@ async def _write(
 ) -> _WrittenEvent | None:
     """Write the decision; None if the guard refused it."""
     projection = encode_projection(decision.projection)
-    arguments = _append_arguments(row, decision, projection, conditions)
+    arguments = _append_arguments(source.seals, row, decision, projection, conditions)
     if isinstance(source, Transaction):
         answer = await source.one(_AppendAnswer, "event_append", *arguments)
     else:
@@ -273,38 +277,40 @@ async def _write(
 
 
 def _append_arguments(
-    row: ProcessRow, decision: InsertEvent, projection: str, conditions: AppendConditions
+    seals: Seals, row: ProcessRow, decision: InsertEvent, projection: str, conditions: AppendConditions
 ) -> list[object]:
     """Return the arguments of ``event_append`` in their order."""
     event, fence = decision.event, conditions.fence
+    sealed = seal_event(seals, decision, projection)
     return [
         *(row.process_key, row.last_sequence, row.wake_session_id),
-        *(event.event_type, event.replay_key, decision.payload_hash, decision.payload, decision.wake),
-        *(projection, decision.projection.status.value, decision.projection.wait is not None),
-        *_wake_arguments(event),
+        *(event.event_type, event.replay_key, decision.payload_hash, sealed.payload, sealed.wake),
+        *(sealed.projection, decision.projection.status.value, decision.projection.wait is not None),
+        *_wake_arguments(seals, event),
         *((None,) * 4 if fence is None else fence_proof(fence)),
         *(conditions.abandons, decision.work.wakes, decision.work.ends, decision.work.wakes_parent),
     ]
 
 
-def _wake_arguments(event: ProcessEvent) -> tuple[str | None, ...]:
+def _wake_arguments(seals: Seals, event: ProcessEvent) -> tuple[str | None, ...]:
     """Return the target and the batch of the event's wake; only NULLs if it has no target."""
     if event.wake is None or event.wake.target_session_id is None:
         return (None,) * 8
-    batch = wake_batch(event, event.wake.target_session_id)
+    batch, batch_id = wake_batch(event, event.wake.target_session_id), new_id()
+    payloads = seals.text(BATCH, batch.payloads, batch_id)
     return (
-        *(event.wake.target_session_id, batch.draft.source_key, new_id(), batch.content_hash),
-        *(batch.lane, batch.draft.delivery.value, batch.draft.slot.value, batch.payloads),
+        *(event.wake.target_session_id, batch.draft.source_key, batch_id, batch.content_hash),
+        *(batch.lane, batch.draft.delivery.value, batch.draft.slot.value, payloads),
     )
 
 
-def _end_arguments(row: ProcessRow, decision: InsertEvent, projection: str, fence: LeaseFence) -> Arguments:
+def _end_arguments(row: ProcessRow, decision: InsertEvent, sealed: SealedEvent, fence: LeaseFence) -> Arguments:
     """Return the arguments of ``process_lease_complete`` for one process, in their order."""
     event = decision.event
     return (
         *(row.process_key, row.last_sequence, row.wake_session_id),
-        *(event.event_type, event.replay_key, decision.payload_hash, decision.payload),
-        *(projection, decision.projection.status.value),
+        *(event.event_type, event.replay_key, decision.payload_hash, sealed.payload),
+        *(sealed.projection, decision.projection.status.value),
         *fence_proof(fence),
         decision.work.wakes_parent,
     )

@@ -6,9 +6,11 @@ from typing import Final
 
 import msgspec
 
+from lash.backend.seal import seal_event
 from lash.base.backoff import MAX_PLANS
 from lash.base.ids import new_id
 from lash.base.limits import saturating_add
+from lash.base.seal import Seals
 from lash.errors import StoreUnavailable
 from lash.model.lease import Lease, LeaseFence
 from lash.model.process.process import (
@@ -143,7 +145,7 @@ class PostgresProcessLeaseRows:
             record = decode_process(row)
             refused = run.refuse(record)
             if refused is None:
-                planned = _plan(run, row, record)
+                planned = _plan(self._database.seals, run, row, record)
                 answer = await self._batches.acquire(row.process_key, planned.arguments)
                 claimed = await _claimed(self._database, planned, answer)
                 if claimed is not None:
@@ -173,13 +175,14 @@ class PostgresProcessLeaseRows:
         """Insert a process with its lease and the event of its start; None if its id is taken."""
         record, claim = _new_record(encoded), run.claim
         started = run.started.decide_insert(0, record)
-        event = started.event
+        event, seals = started.event, self._database.seals
+        sealed = seal_event(seals, started, encode_projection(started.projection))
         answer = await self._database.write_one(
             _RegisteredAnswer,
             "process_register_and_claim",
-            *registration_arguments(encoded, encode_projection(started.projection), event.sequence),
+            *registration_arguments(seals, encoded, sealed.projection, event.sequence),
             *(claim.owner.owner_id, claim.owner.incarnation_id, claim.process, token, claim.ttl_ms),
-            *(event.event_type, event.replay_key, started.payload_hash, started.payload),
+            *(event.event_type, event.replay_key, started.payload_hash, sealed.payload),
             repeatable=True,
         )
         if answer is None:
@@ -230,20 +233,21 @@ async def _claim_locked(transaction: Transaction, run: RunClaim, row: ProcessRow
     refused = run.refuse(record)
     if refused is not None:
         return _Claimed(outcome=refused, row=row)
-    planned = _plan(run, row, record)
+    planned = _plan(transaction.seals, run, row, record)
     answer = await transaction.one(ProcessAcquireAnswer, "process_lease_acquire", *columns([planned.arguments]))
     return await _claimed(transaction, planned, answer)
 
 
-def _plan(run: RunClaim, row: ProcessRow, record: ProcessRecord) -> _Planned:
+def _plan(seals: Seals, run: RunClaim, row: ProcessRow, record: ProcessRecord) -> _Planned:
     claim, displacing = run.claim, run.claim.displacing
     started = run.started.decide_insert(row.process_key, record)
     projection, event = encode_projection(started.projection), started.event
+    sealed = seal_event(seals, started, projection)
     arguments = (
         *(row.process_key, row.last_sequence, row.wake_session_id),
         *(claim.owner.owner_id, claim.owner.incarnation_id, claim.process, new_id(), claim.ttl_ms),
         *((None, None) if displacing is None else (displacing.token, displacing.fencing)),
-        *(event.event_type, event.replay_key, started.payload_hash, started.payload, projection),
+        *(event.event_type, event.replay_key, started.payload_hash, sealed.payload, sealed.projection),
     )
     return _Planned(run=run, row=row, record=record, projection=projection, arguments=arguments)
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from lash.base.seal import Seals
 from lash.errors import StoreUnavailable
 from lash.model.process.process import PrunedProcesses
 from lash.plan.process.change import START, ChangeCursor
@@ -17,6 +18,7 @@ from lash.plan.process.process import (
     RegisteredRow,
     missing_process,
 )
+from lash.plan.sealed import REGISTRATION
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
 from lash.sqlkit.rows import Flag, Number
@@ -94,7 +96,7 @@ class PostgresProcessRows:
 async def register(database: Database, cache: ProcessCache, encoded: EncodedRegistration) -> RegisteredRow:
     """Insert a process unless its id is taken, and return the row that is then stored."""
     process_id = encoded.registration.process_id
-    arguments = registration_arguments(encoded, NEW_PROJECTION, 0)
+    arguments = registration_arguments(database.seals, encoded, NEW_PROJECTION, 0)
     for _ in range(_MAX_TRIES):
         row = await database.write_one(ProcessRow, "process_register", *arguments, encoded.runnable, repeatable=True)
         if row is not None:
@@ -106,11 +108,14 @@ async def register(database: Database, cache: ProcessCache, encoded: EncodedRegi
     raise StoreUnavailable(f"process {process_id!r} was pruned {_MAX_TRIES} times during its registration; retry it")
 
 
-def registration_arguments(encoded: EncodedRegistration, projection: str, last_sequence: int) -> tuple[object, ...]:
+def registration_arguments(
+    seals: Seals, encoded: EncodedRegistration, projection: str, last_sequence: int
+) -> tuple[object, ...]:
     """Return the parameters of a registration, in the order of the statements that insert a process."""
     registration = encoded.registration
+    body = seals.text(REGISTRATION, encoded.body, registration.process_id)
     return (
-        *(registration.process_id, encoded.registration_hash, encoded.body, registration.recovery.value),
+        *(registration.process_id, encoded.registration_hash, body, registration.recovery.value),
         *(encoded.kind, encoded.label, encoded.definition_hash, encoded.originator_session_id),
         *(registration.wake_session_id, registration.environment_ref, encoded.parent_process_id),
         *(projection, last_sequence),

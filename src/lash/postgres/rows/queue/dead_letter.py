@@ -8,6 +8,7 @@ import msgspec
 
 from lash.plan.queue.dead_letter import Burial, DeadLetterRow
 from lash.plan.queue.queue import BatchRow
+from lash.plan.sealed import DEAD_LETTER
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.queue.queue import BatchesAnswer
 from lash.postgres.rows.session.lookup import missing
@@ -35,12 +36,13 @@ class PostgresDeadLetterRows:
 
     async def bury(self, burial: Burial, decide: Callable[[Sequence[str], Sequence[str]], bool]) -> None:
         session_id, token, batch_ids = burial.claim.session_id, burial.claim.token, burial.batch_ids
+        seals = self._database.seals
         # A retry after a lost connection is harmless: it finds that the batches died under this claim.
         answer = await self._database.write_one(
             _ClaimedAnswer,
             "dead_letter_bury",
             *(session_id, token, burial.claim.claim_id, batch_ids),
-            *(burial.reason, burial.error),
+            *(seals.text(DEAD_LETTER, burial.reason), seals.text(DEAD_LETTER, burial.error)),
             repeatable=True,
         )
         if answer is None:

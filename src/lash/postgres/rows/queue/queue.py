@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey, SourceKeyRow
+from lash.plan.sealed import BATCH
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.lookup import missing
 from lash.sqlkit.rows import Text
@@ -33,12 +34,12 @@ class PostgresQueueRows:
         self._database = database
 
     async def enqueue(self, batch: EncodedBatch, batch_id: str) -> BatchRow | KnownKey:
-        draft = batch.draft
+        draft, payloads = batch.draft, self._database.seals.text(BATCH, batch.payloads, batch_id)
         row = await self._database.write_one(
             BatchRow,
             "queue_enqueue",
             *(draft.session_id, batch_id, draft.source_key, batch.content_hash, batch.lane),
-            *(draft.delivery.value, draft.slot.value, draft.merge_key, draft.available_at_ms, batch.payloads),
+            *(draft.delivery.value, draft.slot.value, draft.merge_key, draft.available_at_ms, payloads),
             # Without a source key, a retry after a lost connection would enqueue twice.
             repeatable=draft.source_key is not None,
         )

@@ -8,9 +8,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from lash.backend.seal import seal_node
 from lash.base.backoff import MAX_PLANS
+from lash.base.seal import Seals
 from lash.errors import StoreUnavailable
 from lash.model.session.commit import AppendResult
+from lash.plan.sealed import FIRST_USER_MESSAGE
 from lash.plan.session.append import AppendFacts, PreparedAppend, ReplayAppend, first_head
 from lash.plan.session.session import HeadRow
 from lash.postgres.cache import HeadCache
@@ -88,7 +91,7 @@ class PostgresAppends:
     async def _write(self, appends: Mapping[Hashable, PreparedAppend]) -> Mapping[Hashable, WrittenAppend]:
         """Send appends in one statement, and return the written and the stale ones."""
         chosen = _without_repeats(appends)
-        arguments = _arguments([*chosen.values()])
+        arguments = _arguments(self._database.seals, [*chosen.values()])
         repeatable = all(each.turn_id is not None for each in chosen.values())
         rows = await self._database.write_all(WrittenAppend, "append_apply", *arguments, repeatable=repeatable)
         return self._answers(chosen, rows)
@@ -98,7 +101,9 @@ class PostgresAppends:
         chosen = _without_repeats(appends)
         async with self._database.transaction() as transaction:
             await transaction.all(Number, "append_lock", [each.session_id for each in chosen.values()])
-            rows = await transaction.all(WrittenAppend, "append_apply", *_arguments([*chosen.values()]))
+            rows = await transaction.all(
+                WrittenAppend, "append_apply", *_arguments(transaction.seals, [*chosen.values()])
+            )
         return self._answers(chosen, rows)
 
     def _answers(
@@ -140,8 +145,8 @@ def _without_repeats(appends: Mapping[Hashable, PreparedAppend]) -> dict[Hashabl
     return chosen
 
 
-def _arguments(appends: Sequence[PreparedAppend]) -> _Arguments:
-    nodes = list(chain.from_iterable(each.nodes for each in appends))
+def _arguments(seals: Seals, appends: Sequence[PreparedAppend]) -> _Arguments:
+    nodes = [seal_node(seals, node) for node in chain.from_iterable(each.nodes for each in appends)]
     texts = [[node.user_text for node in each.nodes if node.user_text is not None] for each in appends]
     first = first_head()
     return _Arguments(
@@ -150,7 +155,7 @@ def _arguments(appends: Sequence[PreparedAppend]) -> _Arguments:
         hashes=[each.append_hash for each in appends],
         node_ends=list(accumulate(len(each.nodes) for each in appends)),
         user_counts=[len(each) for each in texts],
-        user_texts=[next(iter(each), None) for each in texts],
+        user_texts=[seals.text(FIRST_USER_MESSAGE, next(iter(each), None)) for each in texts],
         max_together=_MAX_TOGETHER,
         node_ids=[node.node_id for node in nodes],
         user_messages=[node.user_text is not None for node in nodes],

@@ -136,7 +136,7 @@ class PostgresCommits:
         """Write the decision; return False if a fact behind it was stale."""
         session_id = prepared.commit.session_id
         before = self._heads.checkpoint(session_id, decision.assumed)
-        planned = PlannedCommit(prepared=prepared, decision=decision, before=before)
+        planned = PlannedCommit.sealed(self._database.seals, prepared, decision, before)
         written = await (self._replace_graph(planned) if decision.replace else self._writer.write(planned))
         if written is None:
             return False

@@ -74,9 +74,9 @@ class PostgresCreations:
         """Write both in one statement; return None if the session exists or starts at another revision."""
         decision = decide(prepared, first_facts(prepared))
         assert isinstance(decision, Apply), "a new session has no turn to replay"
-        planned = PlannedCommit(prepared=prepared, decision=decision, before=None)
+        planned = PlannedCommit.sealed(self._database.seals, prepared, decision)
         revision = prepared.commit.expected_revision
-        arguments = (*create_arguments(encoded), revision, *arguments_of_first(planned))
+        arguments = (*create_arguments(self._database.seals, encoded), revision, *arguments_of_first(planned))
         repeatable = planned.is_repeatable
         row = await self._database.write_one(MetaRow, "session_create_committed", *arguments, repeatable=repeatable)
         if row is not None:
@@ -113,7 +113,7 @@ class PostgresCreations:
 async def _write_both(
     transaction: Transaction, encoded: EncodedMeta, prepared: PreparedCommit, decide: DecideFirstCommit
 ) -> MetaRow | None:
-    created = await transaction.one(MetaRow, "session_create", *create_arguments(encoded))
+    created = await transaction.one(MetaRow, "session_create", *create_arguments(transaction.seals, encoded))
     if created is None or created.revision != prepared.commit.expected_revision:
         raise _StalePlanError
     answer = await transaction.one(FactsAnswer, "commit_facts", *facts_arguments(prepared))
@@ -121,7 +121,7 @@ async def _write_both(
         raise _StalePlanError
     decision = decide(prepared, answer.facts(prepared))
     assert isinstance(decision, Apply), "a new session has no turn to replay"
-    planned = PlannedCommit(prepared=prepared, decision=decision, before=None)
+    planned = PlannedCommit.sealed(transaction.seals, prepared, decision)
     if await transaction.one(WrittenCommit, "commit_apply", *arguments_of_any([planned])) is None:
         raise _StalePlanError
     return await transaction.one(MetaRow, "session_meta", encoded.meta.session_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from lash.plan.lease import LeaseRow
+from lash.plan.sealed import FIRST_USER_MESSAGE
 from lash.plan.session.erase import ErasableNode, Erasure, ErasureFacts, PreparedErasure
 from lash.plan.session.node import PathRow, first_user_text
 from lash.plan.session.session import HeldNode
@@ -45,5 +46,6 @@ async def run_erasure(database: Database, prepared: PreparedErasure, decide: Dec
 async def _write(transaction: Transaction, session_key: int, erasure: Erasure) -> None:
     await transaction.run("erase_nodes", session_key, erasure.node_ids, erasure.body)
     first = await transaction.one(PathRow, "node_first_user", session_key) if erasure.user_messages else None
-    await transaction.run("erase_head", session_key, erasure.revision, erasure.user_messages, first_user_text(first))
+    text = transaction.seals.text(FIRST_USER_MESSAGE, first_user_text(first))
+    await transaction.run("erase_head", session_key, erasure.revision, erasure.user_messages, text)
     await transaction.run("checkpoint_drop_below", session_key, erasure.retention_floor)

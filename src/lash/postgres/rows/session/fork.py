@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from lash.base.seal import Seals
+from lash.plan.sealed import FIRST_USER_MESSAGE, METADATA
 from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow, StoredRun
 from lash.plan.session.meta import EncodedMeta, MetaRow
 from lash.plan.session.node import PathRow, first_user_text
@@ -24,7 +26,7 @@ async def run_fork(database: Database, prepared: PreparedFork, decide: DecideFor
             return existing, False
         point = await _find_point(transaction, prepared, decide)
         meta = point.encoded.meta
-        created = await transaction.one(MetaRow, "session_create", *create_arguments(point.encoded))
+        created = await transaction.one(MetaRow, "session_create", *create_arguments(transaction.seals, point.encoded))
         if created is not None:
             await _fill(transaction, created.session_key, point)
         # Another caller may have created it in the meantime.
@@ -34,12 +36,13 @@ async def run_fork(database: Database, prepared: PreparedFork, decide: DecideFor
         return row, created is not None
 
 
-def create_arguments(encoded: EncodedMeta) -> tuple[object, ...]:
+def create_arguments(seals: Seals, encoded: EncodedMeta) -> tuple[object, ...]:
     """Return the arguments of ``session_create``."""
     meta, terms = encoded.meta, encoded.terms
+    metadata = seals.text(METADATA, encoded.metadata, meta.session_id)
     return (
         *(meta.session_id, meta.name, meta.model, meta.cwd, encoded.relation),
-        *(meta.owner, encoded.labels, encoded.metadata, meta.expires_at_ms),
+        *(meta.owner, encoded.labels, metadata, meta.expires_at_ms),
         *(list(terms.keys()), list(terms.values())),
     )
 
@@ -71,7 +74,8 @@ async def reclaim_graphs(transaction: Transaction, schema: str, session_keys: It
 async def recount(transaction: Transaction, session_key: int) -> None:
     """Recount the live nodes that a session sees, its own and the inherited ones."""
     first = await transaction.one(PathRow, "node_first_user", session_key)
-    await transaction.run("node_recount", session_key, first_user_text(first))
+    text = transaction.seals.text(FIRST_USER_MESSAGE, first_user_text(first))
+    await transaction.run("node_recount", session_key, text)
 
 
 async def _find_point(transaction: Transaction, prepared: PreparedFork, decide: DecideFork) -> ForkPoint:

@@ -11,9 +11,11 @@ import msgspec
 
 from lash.base.backoff import MAX_PLANS
 from lash.base.compression import BlobRef
+from lash.base.seal import Seals
 from lash.errors import StoreUnavailable
 from lash.model.session.commit import AppendResult, CommitResult
 from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionPage
+from lash.plan.sealed import METADATA
 from lash.plan.session.append import PreparedAppend
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
 from lash.plan.session.commit import PreparedCommit
@@ -135,7 +137,7 @@ class PostgresSessionRows:
         self._creations = PostgresCreations(database, self._heads)
 
     async def create(self, encoded: EncodedMeta) -> tuple[MetaRow, bool]:
-        session_id, arguments = encoded.meta.session_id, create_arguments(encoded)
+        session_id, arguments = encoded.meta.session_id, create_arguments(self._database.seals, encoded)
         row = await self._database.write_one(MetaRow, "session_create", *arguments, repeatable=True)
         if row is None:
             return await self.meta(session_id), False
@@ -181,9 +183,10 @@ class PostgresSessionRows:
         return await self._existing(session_id, await self.find(session_id))
 
     async def change_meta(self, change: MetaChange) -> None:
+        metadata = self._database.seals.text(METADATA, change.metadata, change.session_id)
         arguments = (
             *(change.session_id, change.name, change.created_at_ms, change.model, change.relation),
-            *(change.labels, change.metadata, change.set_cwd, change.cwd, change.set_owner, change.owner),
+            *(change.labels, metadata, change.set_cwd, change.cwd, change.set_owner, change.owner),
             *(change.set_expiry, change.expires_at_ms, list(change.terms.keys()), list(change.terms.values())),
         )
         changed = await self._database.write_one(Flag, "session_change_meta", *arguments, repeatable=True)
@@ -205,7 +208,13 @@ class PostgresSessionRows:
                 return decode(answer)
             # The driver decodes a row at once, on the event loop; several rows it decodes as they arrive.
             read = await self._database.read_in_thread(
-                NodesAnswer, "session_nodes", session_id, whole, leaf, last, decode=partial(_complete, answer, decode)
+                NodesAnswer,
+                "session_nodes",
+                session_id,
+                whole,
+                leaf,
+                last,
+                decode=partial(_complete, self._database.seals, answer, decode),
             )
             if read is not None:
                 return read.value
@@ -218,7 +227,13 @@ class PostgresSessionRows:
             if len(rows) == last:
                 return decode(rows)
         read = await self._database.read_in_thread(
-            NodesAnswer, "session_nodes", session_id, False, leaf, last, decode=partial(_path, decode)
+            NodesAnswer,
+            "session_nodes",
+            session_id,
+            False,
+            leaf,
+            last,
+            decode=partial(_path, self._database.seals, decode),
         )
         if read is None:
             await self.meta(session_id)
@@ -317,17 +332,19 @@ def _load_arguments(scope: ReadScope) -> tuple[bool, str | None, int]:
     return False, scope.leaf_node_id, WHOLE_PATH if scope.last is None else scope.last
 
 
-def _path(decode: Callable[[list[PathRow]], T], parts: list[NodesAnswer]) -> _Read[T] | None:
+def _path(seals: Seals, decode: Callable[[list[PathRow]], T], parts: list[NodesAnswer]) -> _Read[T] | None:
     """Decode the nodes of a path; return None if there are none."""
-    return _Read(decode([row for part in parts for row in part.rows()])) if parts else None
+    return _Read(decode([row for part in parts for row in seals.open_rows(part.rows())])) if parts else None
 
 
-def _complete(answer: LoadAnswer, decode: Callable[[RevisionRows], T], parts: list[NodesAnswer]) -> _Read[T] | None:
+def _complete(
+    seals: Seals, answer: LoadAnswer, decode: Callable[[RevisionRows], T], parts: list[NodesAnswer]
+) -> _Read[T] | None:
     """Decode the answer with all of its nodes; return None if they were read from another revision."""
     if not parts or parts[0].revision != answer.read.revision:
         return None
-    inherited = [row for part in parts if part.is_inherited for row in part.rows()]
-    nodes = [row for part in parts if not part.is_inherited for row in part.rows()]
+    inherited = [row for part in parts if part.is_inherited for row in seals.open_rows(part.rows())]
+    nodes = [row for part in parts if not part.is_inherited for row in seals.open_rows(part.rows())]
     parts.clear()
     return _Read(decode(msgspec.structs.replace(answer, inherited=inherited, nodes=nodes)))
 

@@ -7,11 +7,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from lash.backend.seal import delivery_values, process_values
 from lash.base.codec import encode
+from lash.base.seal import Seals
 from lash.errors import CorruptData, StoreUnavailable
 from lash.model.process.process import Projection
 from lash.model.trigger.trigger import EmitReport, PrunedOccurrences, TriggerDelivery
 from lash.plan.process.event import encode_projection
+from lash.plan.sealed import DELIVERY, OCCURRENCE, REPORT
 from lash.plan.trigger.emit import (
     DeliveryRetry,
     DeliveryRow,
@@ -21,10 +24,8 @@ from lash.plan.trigger.emit import (
     RegistrationHashRow,
     RetryFacts,
     StartDelivery,
-    delivery_columns,
     delivery_of,
     grant_columns,
-    process_columns,
     reject_taken,
     report_of,
     starts_of,
@@ -133,7 +134,7 @@ async def emit_alone(database: Database, encoded: EncodedOccurrence, step: Sched
         return Emitted(report=encoded.first_report(facts.known) if step is None else None)
     planned = encoded.deliveries(facts.matches)
     report = report_of(encoded.occurrence_id, planned)
-    arguments = _apply_arguments(encoded, facts.matches, planned, report, step)
+    arguments = _apply_arguments(database.seals, encoded, facts.matches, planned, report, step)
     try:
         # A repeated tick would find its own step and be taken for that of another worker.
         answer = await database.write_one(_ApplyAnswer, "emit_apply", *arguments, repeatable=step is None)
@@ -154,7 +155,7 @@ async def emit_in(transaction: Transaction, encoded: EncodedOccurrence) -> EmitR
     subscriptions, but no existing process or session. To avoid deadlocks, a caller that emits several occurrences in
     one transaction does so in the order of their ids.
     """
-    arguments = (encoded.occurrence_id, encoded.request_hash, encoded.body)
+    arguments = _occurrence_values(transaction.seals, encoded)
     for _ in range(_MAX_TRIES):
         recorded = await transaction.one(Number, "emit_occurrence", *arguments)
         if recorded is not None:
@@ -166,6 +167,7 @@ async def emit_in(transaction: Transaction, encoded: EncodedOccurrence) -> EmitR
 
 
 def _apply_arguments(
+    seals: Seals,
     encoded: EncodedOccurrence,
     matches: Sequence[TriggerRow],
     planned: Sequence[Planned],
@@ -175,15 +177,24 @@ def _apply_arguments(
     """Return the arguments of ``emit_apply`` in their order."""
     request, starts = encoded.request, starts_of(planned)
     return [
-        *(encoded.occurrence_id, encoded.request_hash, encoded.body, encode(report, EmitReport, "report")),
+        *(*_occurrence_values(seals, encoded), _report_value(seals, report)),
         *(request.source_type, request.source_key),
         *([row.subscription_key for row in matches], [row.revision for row in matches]),
-        *columns((process_columns(each) for each in starts), _PROCESS_COLUMNS),
+        *columns((process_values(seals, each) for each in starts), _PROCESS_COLUMNS),
         encode_projection(Projection()),
         *columns(grant_columns(starts), _GRANT_COLUMNS),
-        *columns((delivery_columns(each) for each in planned), _DELIVERY_COLUMNS),
+        *columns((delivery_values(seals, each) for each in planned), _DELIVERY_COLUMNS),
         *((None,) * len(ScheduleStep._fields) if step is None else step),
     ]
+
+
+def _occurrence_values(seals: Seals, encoded: EncodedOccurrence) -> tuple[str, str, str]:
+    body = seals.text(OCCURRENCE, encoded.body, encoded.occurrence_id)
+    return encoded.occurrence_id, encoded.request_hash, body
+
+
+def _report_value(seals: Seals, report: EmitReport) -> str:
+    return seals.text(REPORT, encode(report, EmitReport, "report"), report.occurrence_id)
 
 
 async def _deliver(transaction: Transaction, encoded: EncodedOccurrence, occurrence_key: int) -> EmitReport:
@@ -191,8 +202,8 @@ async def _deliver(transaction: Transaction, encoded: EncodedOccurrence, occurre
     matches = await transaction.all(TriggerRow, "emit_match", request.source_type, request.source_key)
     planned = await _start(transaction, encoded.deliveries(matches))
     report = report_of(encoded.occurrence_id, planned)
-    arrays = columns((delivery_columns(each) for each in planned), _DELIVERY_COLUMNS)
-    await transaction.run("emit_deliveries", occurrence_key, encode(report, EmitReport, "report"), *arrays)
+    arrays = columns((delivery_values(transaction.seals, each) for each in planned), _DELIVERY_COLUMNS)
+    await transaction.run("emit_deliveries", occurrence_key, _report_value(transaction.seals, report), *arrays)
     return report
 
 
@@ -203,7 +214,7 @@ async def _start(transaction: Transaction, planned: Sequence[Planned]) -> list[P
     for _ in range(_MAX_TRIES):
         if not waiting:
             break
-        arrays = columns(process_columns(each) for each in waiting)
+        arrays = columns(process_values(transaction.seals, each) for each in waiting)
         created = {
             row.text for row in await transaction.all(Text, "emit_processes", *arrays, encode_projection(Projection()))
         }
@@ -229,6 +240,7 @@ async def _taken(transaction: Transaction, starts: Sequence[StartDelivery]) -> d
 async def _retry(transaction: Transaction, retry: DeliveryRetry) -> TriggerDelivery:
     (started,) = await _start(transaction, [retry.planned])
     delivery = delivery_of(started, attempts=retry.attempts)
-    attempt = (delivery.subscription_id, delivery.state.value, delivery.reason, delivery.attempts)
+    reason = transaction.seals.text(DELIVERY, delivery.reason, delivery.subscription_id, delivery.process_id)
+    attempt = (delivery.subscription_id, delivery.state.value, reason, delivery.attempts)
     await transaction.run("emit_record_attempt", retry.occurrence_key, *attempt)
     return delivery

@@ -10,6 +10,7 @@ import msgspec
 
 from lash.errors import CorruptData, OccurrenceConflict, StoreUnavailable
 from lash.model.trigger.schedule import Fired, FiredTick
+from lash.plan.sealed import SCHEDULE
 from lash.plan.session.meta import MetaRow
 from lash.plan.trigger.schedule import DueRow, ScheduleChange, ScheduleRow, Target, TickPlan, fired
 from lash.postgres.engine.database import Database, Transaction
@@ -127,8 +128,9 @@ class PostgresScheduleRows:
 
     async def _apply(self, change: ScheduleChange) -> ScheduleRow | None:
         """Write the change; None if the schedule differs from the facts by now."""
+        name = change.owner_session_id, change.key
         arguments = (
-            *(change.owner_session_id, change.key, change.definition, change.enabled),
+            *(*name, self._database.seals.text(SCHEDULE, change.definition, *name), change.enabled),
             *((None, None) if change.next is None else change.next),
             *(change.created_at_ms, change.now_ms),
         )

@@ -9,6 +9,7 @@ import msgspec
 
 from lash.base.backoff import MAX_PLANS
 from lash.errors import CorruptData, StoreUnavailable
+from lash.plan.sealed import RECEIPT, TRIGGER
 from lash.plan.session.session import missing_session
 from lash.plan.trigger.list import TriggerColumns
 from lash.plan.trigger.receipt import Operation, ReceiptRow
@@ -96,7 +97,8 @@ class PostgresTriggerRows:
             for _ in range(MAX_PLANS):
                 if await transaction.run("trigger_open_receipt", operation.operation_id, operation.request_hash):
                     result = await apply(transaction)
-                    await transaction.run("trigger_keep_receipt", operation.operation_id, operation.receipt(result))
+                    receipt = transaction.seals.text(RECEIPT, operation.receipt(result), operation.request_hash)
+                    await transaction.run("trigger_keep_receipt", operation.operation_id, receipt)
                     return result
                 kept = await transaction.one(ReceiptRow, "trigger_receipt", operation.operation_id)
                 if kept is not None:
@@ -142,7 +144,9 @@ async def _insert(transaction: Transaction, decision: InsertTrigger) -> TriggerR
     """Write the subscription; None if another transaction wrote one first."""
     name, now_ms = decision.draft.name, await _now(transaction)
     arguments = (decision.subscription_id, name.owner_session_id, name.key, decision.revision, now_ms)
-    written = await transaction.one(Number, "trigger_insert", *arguments, *_columns(decision.draft))
+    written = await transaction.one(
+        Number, "trigger_insert", *arguments, *_columns(transaction, decision.draft, decision.subscription_id)
+    )
     if written is None:
         return None
     await transaction.run("trigger_forget_tombstone", name.owner_session_id, name.key)
@@ -155,12 +159,12 @@ async def _change(transaction: Transaction, decision: ChangeTrigger) -> None:
     if decision.draft is None:
         await transaction.run("trigger_switch", *arguments, row.enabled)
     else:
-        await transaction.run("trigger_define", *arguments, *_columns(decision.draft))
+        await transaction.run("trigger_define", *arguments, *_columns(transaction, decision.draft, row.subscription_id))
 
 
-def _columns(encoded: EncodedDraft) -> tuple[str | None, ...]:
-    draft = encoded.draft
+def _columns(transaction: Transaction, encoded: EncodedDraft, subscription_id: str) -> tuple[str | None, ...]:
+    draft, body = encoded.draft, transaction.seals.text(TRIGGER, encoded.body, subscription_id)
     return (
-        *(encoded.fingerprint, encoded.body, draft.source_type, draft.source_key),
+        *(encoded.fingerprint, body, draft.source_type, draft.source_key),
         *(encoded.definition_hash, draft.environment_ref),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from lash.backend.seal import seal_event
 from lash.base.ids import new_id
 from lash.errors import CorruptData
 from lash.model.lease import LeaseFence
@@ -174,6 +175,7 @@ def _write(transaction: Transaction, process_key: int, decision: InsertEvent) ->
     """Write an event and its effect on its process, and return the projection as it is stored."""
     event, status = decision.event, decision.projection.status
     projection = encode_projection(decision.projection)
+    sealed = seal_event(transaction.seals, decision, projection)
     transaction.run(
         "event_insert",
         process_key=process_key,
@@ -181,15 +183,15 @@ def _write(transaction: Transaction, process_key: int, decision: InsertEvent) ->
         event_type=event.event_type,
         replay_key=event.replay_key,
         payload_hash=decision.payload_hash,
-        payload=decision.payload,
-        wake=decision.wake,
+        payload=sealed.payload,
+        wake=sealed.wake,
         now_ms=transaction.now_ms,
     )
     projected = transaction.run(
         "process_project",
         process_key=process_key,
         sequence=event.sequence,
-        projection=projection,
+        projection=sealed.projection,
         status=status.value,
         waiting=int(decision.projection.wait is not None),
         now_ms=transaction.now_ms,

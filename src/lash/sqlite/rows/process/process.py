@@ -16,6 +16,7 @@ from lash.plan.process.process import (
     RegisteredRow,
     missing_process,
 )
+from lash.plan.sealed import REGISTRATION
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.rows.process.change import read_end
 from lash.sqlkit.rows import Flag, Number
@@ -112,7 +113,7 @@ def register(transaction: Transaction, encoded: EncodedRegistration) -> Register
         "process_insert",
         process_id=process_id,
         registration_hash=encoded.registration_hash,
-        registration=encoded.body,
+        registration=transaction.seals.text(REGISTRATION, encoded.body, process_id),
         recovery=registration.recovery.value,
         kind=encoded.kind,
         label=encoded.label,

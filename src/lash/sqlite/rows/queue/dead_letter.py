@@ -8,6 +8,7 @@ from lash.errors import CorruptData
 from lash.plan.queue.claim import HeldBatch
 from lash.plan.queue.dead_letter import Burial, DeadLetterRow, RemovedRow
 from lash.plan.queue.queue import BatchRow
+from lash.plan.sealed import DEAD_LETTER
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.queue.queue import mark_cancelled
@@ -37,8 +38,8 @@ class SQLiteDeadLetterRows:
                 "dead_letter_bury",
                 session_key=key,
                 claim_token=claim.token,
-                reason=burial.reason,
-                error=burial.error,
+                reason=transaction.seals.text(DEAD_LETTER, burial.reason),
+                error=transaction.seals.text(DEAD_LETTER, burial.error),
                 now_ms=transaction.now_ms,
             )
             transaction.run("commit_consume", session_key=key, tokens=json_array([claim.token]))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lash.errors import CorruptData
 from lash.model.queue import BatchState
 from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey, SourceKeyRow
+from lash.plan.sealed import BATCH
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.rows.session.lookup import find_head
 from lash.sqlkit.rows import Text
@@ -76,7 +77,7 @@ def insert_batch(transaction: Transaction, session_key: int, batch: EncodedBatch
         slot=draft.slot.value,
         merge_key=draft.merge_key,
         available_at_ms=draft.available_at_ms,
-        payloads=batch.payloads,
+        payloads=transaction.seals.text(BATCH, batch.payloads, batch_id),
         now_ms=transaction.now_ms,
     )
     if row is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lash.backend.seal import seal_head, seal_placement
 from lash.base.codec import encode
 from lash.errors import CorruptData
 from lash.model.session.commit import AppendResult
@@ -49,7 +50,7 @@ def _stored_nodes(transaction: Transaction, prepared: PreparedAppend, head: Appe
 
 
 def _write(transaction: Transaction, prepared: PreparedAppend, decision: ApplyAppend) -> None:
-    head, first = decision.head, first_head()
+    head, first = seal_head(transaction.seals, decision.head), first_head()
     published = transaction.run(
         "append_head",
         session_key=head.session_key,
@@ -68,7 +69,7 @@ def _write(transaction: Transaction, prepared: PreparedAppend, decision: ApplyAp
     )
     if published != 1:
         raise CorruptData(f"the head of session {prepared.session_id!r} changed inside a transaction")
-    write_nodes(transaction, head.session_key, decision.placement)
+    write_nodes(transaction, head.session_key, seal_placement(transaction.seals, decision.placement))
     _carry_checkpoint(transaction, prepared, decision)
     if prepared.turn_id is not None:
         transaction.run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lash.base.codec import encode
+from lash.backend.seal import seal_commit
 from lash.base.compression import BlobRef, StoredBlob
 from lash.errors import CorruptData
 from lash.model.session.commit import CommitResult, ReplaceFull
@@ -47,8 +47,9 @@ def apply_commit(transaction: Transaction, prepared: PreparedCommit, decide: Dec
     records = record_states(transaction, prepared.records)
     decision = decide(_load_facts(transaction, prepared, found, records))
     if isinstance(decision, Apply):
-        _write(transaction, prepared, decision, found)
-        write_records(transaction, prepared.records, records)
+        sealed, writing = seal_commit(transaction.seals, prepared, decision)
+        _write(transaction, sealed, writing, found)
+        write_records(transaction, sealed.records, records)
     if prepared.commit.release is not None:
         release_lease(transaction, prepared.commit.release)
     return decision.result if isinstance(decision, Replay) else prepared.result
@@ -359,6 +360,6 @@ def _write_turn(transaction: Transaction, prepared: PreparedCommit, head: HeadRo
         session_key=head.session_key,
         turn_id=prepared.commit.turn_id,
         commit_hash=prepared.commit_hash,
-        result=encode(prepared.result, CommitResult, "the commit's result"),
+        result=prepared.stored_result,
         now_ms=transaction.now_ms,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lash.plan.sealed import FIRST_USER_MESSAGE
 from lash.plan.session.erase import ErasableNode, Erasure, ErasureFacts, PreparedErasure
 from lash.plan.session.node import PathRow, first_user_text
 from lash.plan.session.session import HeldNode
@@ -38,7 +39,7 @@ def _write(transaction: Transaction, session_key: int, erasure: Erasure) -> None
         session_key=session_key,
         revision=erasure.revision,
         user_messages=erasure.user_messages,
-        first_user_message=first_user_text(first),
+        first_user_message=transaction.seals.text(FIRST_USER_MESSAGE, first_user_text(first)),
         now_ms=transaction.now_ms,
     )
     transaction.run("append_copy_checkpoint", session_key=session_key, revision=erasure.revision)

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from lash.plan.sealed import FIRST_USER_MESSAGE, METADATA
 from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow, StoredRun
 from lash.plan.session.meta import EncodedMeta, MetaRow
 from lash.plan.session.node import PathRow, first_user_text
@@ -55,7 +56,7 @@ def insert_session(transaction: Transaction, encoded: EncodedMeta) -> bool:
         revision=floors.revision,
         owner=meta.owner,
         labels=encoded.labels,
-        metadata=encoded.metadata,
+        metadata=transaction.seals.text(METADATA, encoded.metadata, meta.session_id),
         expires_at_ms=meta.expires_at_ms,
         now_ms=transaction.now_ms,
     )
@@ -100,7 +101,8 @@ def reclaim_graphs(transaction: Transaction, session_keys: Iterable[int]) -> Non
 def recount(transaction: Transaction, session_key: int) -> None:
     """Recount the live nodes that a session sees, its own and the inherited ones."""
     first = transaction.one(PathRow, "node_first_user", session_key=session_key)
-    transaction.run("node_recount", session_key=session_key, first_user_message=first_user_text(first))
+    text = transaction.seals.text(FIRST_USER_MESSAGE, first_user_text(first))
+    transaction.run("node_recount", session_key=session_key, first_user_message=text)
 
 
 def _fill(transaction: Transaction, session_key: int, point: ForkPoint) -> None:

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from lash.base.compression import BlobRef
 from lash.model.session.commit import AppendResult, CommitResult
 from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionPage
+from lash.plan.sealed import METADATA
 from lash.plan.session.append import PreparedAppend
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
 from lash.plan.session.commit import PreparedCommit
@@ -267,7 +268,7 @@ def _change_meta(transaction: Transaction, change: MetaChange) -> None:
         model=change.model,
         relation=change.relation,
         labels=change.labels,
-        metadata=change.metadata,
+        metadata=transaction.seals.text(METADATA, change.metadata, change.session_id),
         set_cwd=int(change.set_cwd),
         cwd=change.cwd,
         set_owner=int(change.set_owner),

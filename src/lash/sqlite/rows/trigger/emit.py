@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from lash.backend.seal import delivery_values, process_values
 from lash.base.codec import encode
 from lash.errors import CorruptData
 from lash.model.process.process import Projection
 from lash.model.trigger.trigger import EmitReport, PrunedOccurrences, TriggerDelivery
 from lash.plan.process.event import encode_projection
+from lash.plan.sealed import DELIVERY, OCCURRENCE, REPORT
 from lash.plan.trigger.emit import (
     DeliveryRetry,
     DeliveryRow,
@@ -20,10 +22,8 @@ from lash.plan.trigger.emit import (
     RegistrationHashRow,
     RetryFacts,
     StartDelivery,
-    delivery_columns,
     delivery_of,
     grant_columns,
-    process_columns,
     reject_taken,
     report_of,
     starts_of,
@@ -93,7 +93,7 @@ def emit_in(transaction: Transaction, encoded: EncodedOccurrence) -> EmitReport:
         "emit_occurrence",
         occurrence_id=encoded.occurrence_id,
         request_hash=encoded.request_hash,
-        request=encoded.body,
+        request=transaction.seals.text(OCCURRENCE, encoded.body, encoded.occurrence_id),
         now_ms=transaction.now_ms,
     )
     if recorded is None:
@@ -106,9 +106,9 @@ def emit_in(transaction: Transaction, encoded: EncodedOccurrence) -> EmitReport:
     source = {"source_type": encoded.request.source_type, "source_key": encoded.request.source_key}
     planned = _start(transaction, encoded.deliveries(transaction.all(TriggerRow, "emit_match", **source)))
     report = report_of(encoded.occurrence_id, planned)
-    deliveries = json_array(delivery_columns(each) for each in planned)
+    deliveries = json_array(delivery_values(transaction.seals, each) for each in planned)
     transaction.run("emit_deliveries", occurrence_key=recorded.number, deliveries=deliveries)
-    text = encode(report, EmitReport, "report")
+    text = transaction.seals.text(REPORT, encode(report, EmitReport, "report"), encoded.occurrence_id)
     transaction.run("emit_report", occurrence_key=recorded.number, report=text)
     return report
 
@@ -121,7 +121,7 @@ def _start(transaction: Transaction, planned: list[Planned]) -> list[Planned]:
     created = transaction.all(
         Text,
         "emit_processes",
-        processes=json_array(process_columns(each) for each in starts),
+        processes=json_array(process_values(transaction.seals, each) for each in starts),
         projection=encode_projection(Projection()),
         now_ms=transaction.now_ms,
     )
@@ -165,7 +165,7 @@ def _retry(transaction: Transaction, retry: DeliveryRetry) -> TriggerDelivery:
         occurrence_key=retry.occurrence_key,
         subscription_id=delivery.subscription_id,
         state=delivery.state.value,
-        reason=delivery.reason,
+        reason=transaction.seals.text(DELIVERY, delivery.reason, delivery.subscription_id, delivery.process_id),
         attempts=delivery.attempts,
     )
     return delivery

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from lash.errors import CorruptData, OccurrenceConflict
 from lash.model.trigger.schedule import Fired, FiredTick
 from lash.model.trigger.trigger import EmitReport
+from lash.plan.sealed import SCHEDULE
 from lash.plan.trigger.emit import EncodedOccurrence
 from lash.plan.trigger.schedule import DueRow, ScheduleChange, ScheduleRow, Target, TickPlan, fired
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
@@ -113,7 +114,7 @@ def _apply(transaction: Transaction, change: ScheduleChange) -> ScheduleRow:
     parameters: dict[str, SQLiteValue] = {
         "owner_session_id": change.owner_session_id,
         "key": change.key,
-        "definition": change.definition,
+        "definition": transaction.seals.text(SCHEDULE, change.definition, change.owner_session_id, change.key),
         "enabled": change.enabled,
         "next_tick_ms": None if change.next is None else change.next.tick_ms,
         "next_fire_ms": None if change.next is None else change.next.fire_ms,

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from lash.errors import CorruptData
+from lash.plan.sealed import RECEIPT, TRIGGER
 from lash.plan.trigger.list import TriggerColumns
 from lash.plan.trigger.receipt import Operation, ReceiptRow
 from lash.plan.trigger.trigger import (
@@ -99,14 +100,15 @@ class SQLiteTriggerRows:
             request = {"operation_id": operation_id, "request_hash": operation.request_hash}
             if transaction.run("trigger_open_receipt", now_ms=transaction.now_ms, **request):
                 answer = apply(transaction)
-                transaction.run("trigger_keep_receipt", operation_id=operation_id, answer=operation.receipt(answer))
+                receipt = transaction.seals.text(RECEIPT, operation.receipt(answer), operation.request_hash)
+                transaction.run("trigger_keep_receipt", operation_id=operation_id, answer=receipt)
                 return answer
-            receipt = transaction.one(ReceiptRow, "trigger_receipt", operation_id=operation_id)
-            if receipt is None:
+            kept = transaction.one(ReceiptRow, "trigger_receipt", operation_id=operation_id)
+            if kept is None:
                 raise CorruptData(
                     f"the receipt of operation {operation_id!r} exists and cannot be read (index and table disagree)"
                 )
-            return operation.replay(receipt)
+            return operation.replay(kept)
 
         return await self._database.write(body)
 
@@ -131,7 +133,7 @@ def _insert(transaction: Transaction, decision: InsertTrigger) -> TriggerRow:
         key=name.key,
         revision=decision.revision,
         now_ms=now_ms,
-        **_columns(decision.draft),
+        **_columns(transaction, decision.draft, decision.subscription_id),
     )
     if inserted is None:
         raise CorruptData(f"trigger subscription {name.key!r} was not stored")
@@ -145,13 +147,13 @@ def _change(transaction: Transaction, decision: ChangeTrigger) -> None:
     if decision.draft is None:
         transaction.run("trigger_switch", enabled=row.enabled, **version)
     else:
-        transaction.run("trigger_define", **version, **_columns(decision.draft))
+        transaction.run("trigger_define", **version, **_columns(transaction, decision.draft, row.subscription_id))
 
 
-def _columns(encoded: EncodedDraft) -> dict[str, SQLiteValue]:
+def _columns(transaction: Transaction, encoded: EncodedDraft, subscription_id: str) -> dict[str, SQLiteValue]:
     return {
         "fingerprint": encoded.fingerprint,
-        "definition": encoded.body,
+        "definition": transaction.seals.text(TRIGGER, encoded.body, subscription_id),
         "source_type": encoded.draft.source_type,
         "source_key": encoded.draft.source_key,
         "definition_hash": encoded.definition_hash,

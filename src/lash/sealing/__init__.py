@@ -1,0 +1,1 @@
+"""Sealers: what wraps values before they are stored."""
