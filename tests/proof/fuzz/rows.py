@@ -233,7 +233,8 @@ class PostgresFortress:
 
 _COLUMNS: Final = """
 SELECT table_name, column_name, data_type FROM information_schema.columns
-WHERE table_schema = 'OURS' AND table_name LIKE 'lash_%' ORDER BY table_name, ordinal_position
+WHERE table_schema = 'OURS' AND table_name LIKE 'lash_%' AND is_generated = 'NEVER'
+ORDER BY table_name, ordinal_position
 """
 _KIT: Final = """
 CREATE SCHEMA fuzz_pristine;
@@ -248,11 +249,18 @@ END $$;
 CREATE FUNCTION fuzz_restore() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     item text;
+    written text;
 BEGIN
     SET LOCAL session_replication_role = replica;
     FOR item IN SELECT tablename FROM pg_tables WHERE schemaname = 'OURS' LOOP
         EXECUTE format('DELETE FROM "OURS".%I', item);
-        EXECUTE format('INSERT INTO "OURS".%I OVERRIDING SYSTEM VALUE SELECT * FROM fuzz_pristine.%I', item, item);
+        SELECT string_agg(quote_ident(column_name), ', ') INTO written
+        FROM information_schema.columns
+        WHERE table_schema = 'OURS' AND table_name = item AND is_generated = 'NEVER';
+        EXECUTE format(
+            'INSERT INTO "OURS".%I (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM fuzz_pristine.%I',
+            item, written, written, item
+        );
     END LOOP;
 END $$;
 """
