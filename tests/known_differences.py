@@ -143,6 +143,8 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "process_delete": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_forget_tombstone": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_insert": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "notify_dispatch": "PostgreSQL assigns work with its notifications; SQLite has none",
+    "notify_suspect": "PostgreSQL assigns work with its notifications; SQLite has none",
     "process_insert_lease": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "process_last_change": "PostgreSQL notifies of changes, SQLite is polled for them",
     "process_project": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",

@@ -6,9 +6,7 @@ error in ``lash.errors``; blocking use is ``lash.sync``.
 
 from typing import TYPE_CHECKING
 
-from lash.base import version
-
-__version__ = version.VERSION
+__version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     # For type checkers and editors; a test compares it with the table below.

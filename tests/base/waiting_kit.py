@@ -24,9 +24,6 @@ _NEVER_S = 3_600.0
 class ManualHints:
     """Hints that only the test gives; without ``minds_time`` no poll happens."""
 
-    is_receiving = True
-    channel = None
-
     def __init__(self, *, minds_time: bool = False) -> None:
         self.waits = 0
         self.resting = asyncio.Event()

@@ -141,9 +141,6 @@ class _Deaf(LocalListener):
 class _LostHints:
     """Hints that never arrive."""
 
-    is_receiving = False
-    channel = None
-
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> LocalListener:
         assert not everything
         return _Deaf()

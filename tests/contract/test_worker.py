@@ -78,6 +78,23 @@ class TestWorker:
         assert await names(storage) == ["b", "c", "d"]
         assert (await sent(storage, beat("d"))).live == 3
 
+    async def test_workers_of_some_kinds_come_last(self, harness: Harness) -> None:
+        """A worker that takes all work is ranked before older ones that take only some."""
+        storage = await harness.open()
+        kinds: dict[str, dict[str, Any]] = {
+            "a": {"served": Served(processes=("x",))},
+            "b": {"session_slots": 0},
+            "c": {},
+        }
+        for name, changes in kinds.items():
+            await sent(storage, beat(name, **changes))
+            await harness.clock.advance(1)
+        assert {name: (await sent(storage, beat(name, **kinds[name]))).rank for name in kinds} == {
+            "a": 1,
+            "b": 2,
+            "c": 0,
+        }
+
     async def test_a_late_worker_loses_its_place_and_gets_it_back(self, harness: Harness) -> None:
         """A worker that misses two beats does not count; its next beat restores its place."""
         storage = await harness.open()

@@ -46,6 +46,7 @@ LONG: Final = (
     "tests/engine/postgres/test_activity.py::test_a_crash_of_the_server_is_a_gap_not_a_mix_up",
     "tests/engine/postgres/test_commit_group.py::test_a_commit_reads_few_rows_however_many_sessions_there_are",
     "tests/engine/postgres/test_epoch.py",
+    "tests/engine/postgres/test_fleet_counts.py",
     "tests/engine/postgres/test_hints.py::test_idle_waiters_cost_less_than_two_round_trips_a_second",
     "tests/engine/postgres/test_pgbouncer.py",
     "tests/engine/postgres/test_room.py",

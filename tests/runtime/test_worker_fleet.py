@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 import lash
+from lash.runtime.worker.assignments import Assignments, idle_workers
+from lash.stores.hints import NO_TAGS, Hint
+from tests.contract.test_worker import beat
+from tests.raw import raw
 from tests.runtime.worker_kit import until
+
+QUIET = lash.WorkerOptions(poll_s=60)
+"""Nothing is found by a poll without a hint."""
 
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
@@ -105,3 +112,91 @@ async def test_a_worker_runs_only_processes_of_the_names_that_it_serves(backend_
         assert await rest.drain() == 1
         await left.result()
         assert ran[2:] == [("report", "rest")]
+
+
+def _app(url: str, *, worker: bool = True) -> lash.App:
+    app = lash.App(url, worker=worker, options=QUIET)
+
+    @app.agent
+    async def echo(turn: lash.Turn) -> str:
+        return turn.text
+
+    return app
+
+
+async def _listens(app: lash.App, count: int) -> None:
+    async def enough() -> bool:
+        return sum(each.beat.channel is not None for each in await app.storage.workers.list()) == count
+
+    await until(enough)
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
+async def test_a_dead_addressee_costs_a_fraction_of_a_second(backend_url: str) -> None:
+    """Work that was assigned to a worker that does not answer is found by the duty worker, without its poll interval.
+
+    The worker that did not take it is then assigned nothing more.
+    """
+    async with _app(backend_url) as living, _app(backend_url, worker=False) as caller:
+        await _listens(living, 1)
+        for name in "xyz":
+            dead = beat(name, boot="elsewhere", beat_ms=3_600_000, channel="lash_nowhere")
+            await caller.storage.work.poll(sessions=0, processes=0, owner=dead.owner, beat=dead)
+        caller.storage.hints.greet()
+        await asyncio.sleep(0.3)
+        async with asyncio.timeout(30):
+            for number in range(8):
+                assert await caller.session(f"s{number}").ask("hello") == "hello"
+        free = await raw(backend_url, "SELECT min(free_sessions) FROM lash_workers WHERE channel = 'lash_nowhere'")
+        assert free == [(0,)]
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
+async def test_the_next_worker_takes_over_at_once(backend_url: str) -> None:
+    """When the duty worker stops, the next one learns of it by a notification and wakes for timers."""
+    async with _app(backend_url, worker=False) as caller:
+        async with _app(backend_url) as first:
+            await _listens(first, 1)
+            second = _app(backend_url)
+            await second.open()
+            await _listens(first, 2)
+        try:
+
+            async def has_taken_over() -> bool:
+                assert second._worker is not None
+                return second._worker._membership.is_first
+
+            await until(has_taken_over, patience_s=20)
+            assert await caller.session("s").ask("hello") == "hello"
+        finally:
+            await second.stop()
+
+
+def test_a_sign_ends_the_watch() -> None:
+    """A commit of the session and a change of the process are signs; what shows none is due after the delay."""
+    now = 0.0
+    watch = Assignments(lambda: now)
+    watch.note(Hint(dispatched=frozenset({"saaaa:w1", "paaaa:w2", "sbbbb:w1", "pbbbb:w3"})), 0.25)
+    watch.note(Hint(changed=frozenset({"aaaa"}), processes=NO_TAGS), 0.25)
+    watch.note(Hint(process=True, processes=frozenset({"bbbb"})), 0.25)
+    assert watch.due_s == 0.25
+    assert watch.take_due() == frozenset()
+    now = 0.25
+    assert watch.take_due() == {"paaaa:w2", "sbbbb:w1"}
+    assert watch.due_s == float("inf")
+
+
+def test_only_duty_workers_watch() -> None:
+    """A worker that loses its duty forgets what it watched."""
+    watch = Assignments(lambda: 0.0)
+    watch.note(Hint(dispatched=frozenset({"saaaa:w1"})), 1.0)
+    watch.note(Hint(), None)
+    assert watch.due_s == float("inf")
+
+
+def test_the_worker_of_unclaimed_work_is_idle() -> None:
+    """Only workers whose assigned work is still on the work list are suspected."""
+    # The first four hexadecimal digits of SHA-256 of "s" and of "p".
+    due = frozenset({"s043a:w1", "p148d:w2", "sffff:w3"})
+    assert idle_workers(due, ["s"], ["p"]) == {"w1", "w2"}
+    assert idle_workers(due, [], ["p"]) == {"w2"}

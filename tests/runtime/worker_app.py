@@ -1,8 +1,9 @@
 """The application that real workers run in the tests: ``lash worker tests.runtime.worker_app:app``.
 
 Environment variables name its storage and the directory of its files. A message is a command:
-``say TEXT``, ``hold NAME`` (wait until the file ``NAME.go`` exists), ``block NAME`` (like hold, but the first attempt
-blocks the event loop) or ``deaf NAME`` (like hold, but ignores cancellation).
+``say TEXT``, ``nap TEXT`` (the same after 50 ms), ``hold NAME`` (wait until the file ``NAME.go`` exists),
+``block NAME`` (like hold, but the first attempt blocks the event loop) or
+``deaf NAME`` (like hold, but ignores cancellation).
 """
 
 from __future__ import annotations
@@ -64,10 +65,16 @@ async def deaf_gate(name: str) -> str:
             return await gate(name)
 
 
+async def nap() -> None:
+    await asyncio.sleep(0.05)
+
+
 @app.agent
 async def obedient(turn: lash.Turn) -> str:
     order, _, name = turn.text.partition(" ")
-    if order == "say":
+    if order == "nap":
+        await turn.step("nap", nap)
+    if order in {"say", "nap"}:
         return name
     await turn.step("first", noted, f"{name}.first")
     if order == "block" and turn.attempt == 1:

@@ -80,10 +80,16 @@ class ChangeWaiter(Generic[W]):
     """
 
     def __init__(
-        self, listen: Callable[[], HintListener], *, poll_s: float = SLOW_POLL_S, keep_listening: bool = False
+        self,
+        listen: Callable[[], HintListener],
+        *,
+        poll_s: float = SLOW_POLL_S,
+        keep_listening: bool = False,
+        on_hint: Callable[[Hint], None] | None = None,
     ) -> None:
-        """``keep_listening`` keeps the listener between watches, so that `is_listening` stays true."""
+        """``keep_listening`` keeps the listener between watches; ``on_hint`` gets every hint before the watches."""
         self._listen = listen
+        self._on_hint = on_hint
         self._poll_s = poll_s
         self._keep_listening = keep_listening
         self._listener: HintListener | None = None
@@ -167,6 +173,8 @@ class ChangeWaiter(Generic[W]):
         while self._watches:
             wake_at = max(query_at, clock()) if pending else poll_at
             hint = await listener.wait(max(0.0, min(wake_at, poll_at) - clock()))
+            if self._on_hint is not None:
+                self._on_hint(hint)
             pending.update(watch for watch in self._concerned(hint) if watch.needs_query(hint))
             began = clock()
             if began >= poll_at:

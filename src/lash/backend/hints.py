@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from lash.errors import InvalidInput, StorageClosed
-from lash.stores.hints import ANYTHING, NO_TAGS, Hint
+from lash.stores.hints import ANYTHING, NO_TAGS, Hint, Tags
 
 _NOTHING: Final = Hint()
 
@@ -99,6 +99,26 @@ class LocalHints:
             if listener.everything or (work if listener.work else hint.process):
                 listener.hint(hint)
 
+    def give_workers(self, hint: Hint) -> None:
+        """Give a hint to the listeners for work."""
+        for listener in self._listeners:
+            if listener.work:
+                listener.hint(hint)
+
+    def give_others(self, hint: Hint) -> None:
+        """Give a hint to the listeners for everything, and to those for processes if it is about processes."""
+        for listener in self._listeners:
+            if listener.everything or (hint.process and not listener.work):
+                listener.hint(hint)
+
+    @property
+    def has_workers(self) -> bool:
+        return any(listener.work for listener in self._listeners)
+
+    @property
+    def has_others(self) -> bool:
+        return any(not listener.work for listener in self._listeners)
+
     def close(self) -> None:
         """End every wait with StorageClosed."""
         self._closed = True
@@ -115,17 +135,34 @@ class LocalHints:
             raise InvalidInput("this listener was closed; call listen() again")
 
 
-def hint_about(*, process: bool, session_id: str | None, changed: str | None) -> Hint:
+def hint_about(
+    *, process: bool, session_id: str | None, changed: str | None, process_id: str | None = None, ended: bool = False
+) -> Hint:
     """Return the hint for the arguments of `lash.stores.hints.Hints.notify`."""
+    processes, over = _process_tags(process_id, ended=ended) if process else (NO_TAGS, NO_TAGS)
     if session_id is None and changed is None:
-        return Hint(process=True) if process else Hint(queued=None, changed=None)
+        return Hint(process=True, processes=processes, ended=over) if process else Hint(queued=None, changed=None)
     ready = None if session_id is None else session_tag(session_id)
     return Hint(
         process,
         NO_TAGS if ready is None else frozenset((ready,)),
         NO_TAGS if changed is None else frozenset((session_tag(changed),)),
         ready if changed is None else None,
+        processes,
+        over,
     )
+
+
+def _process_tags(process_id: str | None, *, ended: bool) -> tuple[Tags, Tags]:
+    if process_id is None:
+        return None, None
+    tags = frozenset((process_tag(process_id),))
+    return tags, tags if ended else NO_TAGS
+
+
+def process_tag(process_id: str) -> str:
+    """Return a short hash that identifies a process in a notification."""
+    return session_tag(process_id)
 
 
 def session_tag(session_id: str) -> str:

@@ -53,7 +53,7 @@ class Leases:
         check_pause(pause_ms)
         released = await self._rows.release(fence, pause_ms)
         if released:
-            self._hints.notify(process=False, changed=fence.resource.id)
+            self._hints.notify(process=False, changed=fence.resource.id, timed=pause_ms > 0)
         return released
 
     async def holder(self, session_id: str) -> Lease | None:

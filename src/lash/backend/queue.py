@@ -62,7 +62,8 @@ class Queue:
         if enqueued.batch is not None:
             # Also for a repeat: the caller may repeat because the first hint was lost with the answer.
             ready = ready_session(enqueued.batch)
-            self._hints.notify(process=False, session_id=ready, changed=None if ready else draft.session_id)
+            changed = None if ready else draft.session_id
+            self._hints.notify(process=False, session_id=ready, changed=changed, timed=draft.available_at_ms > 0)
         return enqueued
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:

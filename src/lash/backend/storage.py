@@ -108,7 +108,7 @@ class BackendStorage:
         self.session_waiter = SharedSessionWaiter(rows.replies, self.activity, hints)
         self.processes = Processes(rows.processes, rows.events, hints)
         self.events = Events(rows.events, hints)
-        self.waiter = SharedProcessWaiter(self.events, self.processes, hints)
+        self.waiter = self.processes.waiter = SharedProcessWaiter(self.events, self.processes, hints)
         self.process_leases = ProcessLeases(rows.process_leases, rows.events, hints, self.waiter)
         self.grants = Grants(rows.grants)
         self.effects = Effects(rows.effects, hints)

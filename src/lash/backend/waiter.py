@@ -11,10 +11,11 @@ from contextlib import AbstractContextManager
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from lash.backend.change_waiter import SLOW_POLL_S, ChangeWaiter, StateQuery, Watch
+from lash.backend.hints import process_tag
 from lash.errors import InvalidInput, WaitTimedOut
 from lash.model.process.event import ProcessEvent
 from lash.model.process.process import Outcome, ProcessRecord
-from lash.stores.hints import Hint, Hints
+from lash.stores.hints import Hint, HintSource
 from lash.stores.process.event import EventStore
 from lash.stores.process.process import ProcessStore
 
@@ -31,18 +32,37 @@ class _Read(NamedTuple, Generic[T]):
     sequence: int | None
 
 
+class _EventWatch(Watch):
+    """A watch on the log of a process."""
+
+    def __init__(self, query: StateQuery, process_id: str) -> None:
+        super().__init__(query, process_id)
+        self._process_tag = process_tag(process_id)
+
+    def needs_query(self, hint: Hint) -> bool:
+        return hint.processes is None or self._process_tag in hint.processes
+
+
 class _EndWatch(Watch):
     """A watch on the end of a process, which this storage may write itself."""
 
     def __init__(self, query: StateQuery, process_id: str, holds_lease: Callable[[str], bool]) -> None:
         super().__init__(query, process_id)
+        self._process_tag = process_tag(process_id)
         self._holds_lease = holds_lease
         self.outcome: Outcome | None = None
         """How the process ended, if this storage wrote the end: no read is needed."""
 
-    def needs_query(self, hint: Hint) -> bool:  # noqa: ARG002 (hints do not name processes)
+    def needs_query(self, hint: Hint) -> bool:
         # While this storage holds the lease, ignore hints: the end is delivered without a query.
-        return not self._holds_lease(self.key)
+        if self._holds_lease(self.key):
+            return False
+        if hint.ended is None:
+            return True
+        if self._process_tag in hint.ended:
+            # It has probably ended; reading it takes as long as the query.
+            self.wake()
+        return False
 
     def deliver(self, outcome: Outcome) -> None:
         """End the wait with the outcome."""
@@ -58,14 +78,17 @@ class SharedProcessWaiter:
     """
 
     def __init__(
-        self, events: EventStore, processes: ProcessStore, hints: Hints, *, poll_s: float = SLOW_POLL_S
+        self, events: EventStore, processes: ProcessStore, hints: HintSource, *, poll_s: float = SLOW_POLL_S
     ) -> None:
         self._events = events
         self._processes = processes
-        self.changes: ChangeWaiter[Watch] = ChangeWaiter(hints.listen, poll_s=poll_s, keep_listening=True)
+        self.changes: ChangeWaiter[Watch] = ChangeWaiter(
+            hints.listen, poll_s=poll_s, keep_listening=True, on_hint=self._note_hint
+        )
         """The task that serves all watches on processes; durable waits share it."""
         self._ends: dict[str, list[_EndWatch]] = {}
         self._leases: dict[str, float] = {}
+        self._new: set[str] = set()
 
     async def wait_event_after(
         self, process_id: str, event_type: str, sequence: int = 0, *, timeout_s: float | None = None
@@ -75,7 +98,7 @@ class SharedProcessWaiter:
             return _Read(found[0] if found else None, None)
 
         def watching() -> AbstractContextManager[Watch]:
-            return self.changes.watching(Watch(self._events.last_sequences, process_id))
+            return self.changes.watching(_EventWatch(self._events.last_sequences, process_id))
 
         return await self._wait(process_id, read, watching, f"event {event_type!r} after {sequence}", timeout_s)
 
@@ -91,7 +114,9 @@ class SharedProcessWaiter:
         def watching() -> AbstractContextManager[Watch]:
             return self._watching_end(process_id)
 
-        known = _Read[Outcome](None, None) if self._holds_lease(process_id) else None
+        is_running = self._holds_lease(process_id) or process_id in self._new
+        self._new.discard(process_id)
+        known = _Read[Outcome](None, None) if is_running else None
         return await self._wait(process_id, read, watching, "end", timeout_s, known)
 
     def note_lease(self, process_id: str, ttl_ms: int) -> None:
@@ -103,6 +128,14 @@ class SharedProcessWaiter:
         if len(self._leases) >= _MANY_LEASES:
             self._leases = {each: until for each, until in self._leases.items() if until > now}
         self._leases[process_id] = now + ttl_ms / 1_000
+
+    def note_created(self, process_id: str, *, was_listening: bool) -> None:
+        """Note that this storage registered a process: until a hint says that it may have ended, it has not.
+
+        That holds only if this storage was listening before the registration.
+        """
+        if was_listening and len(self._new) < _MANY_LEASES:
+            self._new.add(process_id)
 
     def note_free(self, process_id: str) -> None:
         """Note that this storage no longer runs a process."""
@@ -185,6 +218,12 @@ class SharedProcessWaiter:
                 watches.remove(watch)
                 if not watches:
                     self._ends.pop(process_id, None)
+
+    def _note_hint(self, hint: Hint) -> None:
+        """Forget which new processes have not ended, as far as a hint may be about them."""
+        if hint.process and self._new:
+            ended = hint.ended
+            self._new = set() if ended is None else {each for each in self._new if process_tag(each) not in ended}
 
     def _holds_lease(self, process_id: str) -> bool:
         """Return whether this storage runs the process, as far as it knows."""

@@ -1,5 +1,8 @@
-"""The version of lash. It is here so that every layer can name it."""
+"""The version of lash, for layers that must not import the package with all its names."""
 
+from __future__ import annotations
+
+import sys
 from typing import Final
 
-VERSION: Final = "0.1.0.dev0"
+VERSION: Final[str] = sys.modules[__name__.partition(".")[0]].__version__

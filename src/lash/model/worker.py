@@ -75,7 +75,7 @@ class Fleet(Value, frozen=True, kw_only=True):
     live: int
     """How many workers are registered and not late, this one included."""
     rank: int | None
-    """How many live, active workers were started before this one; None while it drains. 0 is the duty worker."""
+    """How many live, active workers come before this one; None while it drains. 0 is the duty worker."""
     status: WorkerStatus
     neighbours: tuple[LeaseOwner, ...] = ()
     """Other registered workers on the same boot of the same machine, in the order of their start."""

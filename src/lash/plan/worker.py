@@ -164,7 +164,7 @@ def plan_pace(fleet: Fleet | None, poll_s: float, *, gets_hints: bool) -> Pace:
     """Return how often a worker polls without a hint and when it promises its next beat.
 
     The duty worker polls for all; each further rank polls less often, so that few take over when some die, and so that
-    many cost little. A worker that no hint can reach polls as if it were alone.
+    many cost little. A worker that no hint can reach, or that takes only some kinds of work, polls as if it were alone.
     """
     rank = 0 if fleet is None else fleet.rank
     if rank == 0:

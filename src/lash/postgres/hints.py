@@ -7,22 +7,28 @@ import contextlib
 import hashlib
 import logging
 import secrets
-from collections.abc import Coroutine
-from typing import Final, NamedTuple
+from collections.abc import Collection, Coroutine
+from typing import TYPE_CHECKING, Final
 
 from lash.backend.hints import LocalHints, LocalListener, hint_about
 from lash.base.backoff import backoff
 from lash.base.ids import new_id
 from lash.errors import ConfigError, LashError
+from lash.plan.worker import LATE_BEATS
+from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
 from lash.postgres.engine.errors import DRIVER_ERRORS, FailurePhase
 from lash.postgres.epoch import check_epoch
-from lash.stores.hints import ANYTHING, NO_TAGS, Hint, Tags
+from lash.postgres.notification import BEAT, Notification, for_duty, parse, parse_assigned
+from lash.stores.hints import ANYTHING, NO_TAGS, NOTHING_ASSIGNED, Hint
+
+if TYPE_CHECKING:
+    from lash.postgres.engine.pool import PlainConnection
 
 _LOG: Final = logging.getLogger("lash.postgres")
 _SEND_EVERY_S: Final = 0.005
-"""At most 200 notifications a second leave a storage; each one wakes every listener of the schema."""
-_SEND_LATER_S: Final = 0.02
+"""At most 200 notifications a second leave a storage; each one wakes callers and duty workers of the schema."""
+_SEND_LATER_S: Final = 0.1
 """How long a hint that no task is known to wait for may be held back, to share a notification with the next."""
 _FIRST_PAUSE_S: Final = 0.1
 """The first pause after the listening connection was lost or refused."""
@@ -32,65 +38,58 @@ _CLOSE_LIMIT_S: Final = 2.0
 """How long closing waits for a connection or a notification that the server does not answer."""
 _PROBE_LIMIT_S: Final = 5.0
 """How long a test notification may take; it usually takes milliseconds."""
-_WORDS: Final = {(True, True): "process", (True, False): "log", (False, True): "other", (False, False): "activity"}
-"""The first word of a notification: whether processes changed, and whether there may be work."""
-_KINDS: Final[dict[str, tuple[bool, bool]]] = {word: kind for kind, word in _WORDS.items()}
-_ANY: Final = "*"
-
-
-class _Notification(NamedTuple):
-    """The text of a notification: a word, the tag of the one session with work, and the tags of all sessions."""
-
-    hint: Hint
-    work: bool
-
-    def merged(self, other: _Notification) -> _Notification:
-        return _Notification(self.hint.merged(other.hint), self.work or other.work)
-
-    @property
-    def text(self) -> str:
-        hint = self.hint
-        word = _WORDS[hint.process, self.work]
-        return f"{word} {hint.ready or ''} {_write_tags(hint.queued)} {_write_tags(hint.changed)}"
-
-    @classmethod
-    def parse(cls, text: str) -> _Notification:
-        """Return what another storage sent; a text of another version is about anything."""
-        parts = text.split(" ")
-        if len(parts) != len(Hint._fields) or parts[0] not in _KINDS:
-            return cls(ANYTHING, work=True)
-        process, work = _KINDS[parts[0]]
-        return cls(Hint(process, _read_tags(parts[2]), _read_tags(parts[3]), parts[1] or None), work)
+_LINGER_S: Final = 30.0
+"""How long the connection is kept after the last listener: a caller that asked once often asks again."""
+_NO_WORKER: Final = ""
 
 
 class PostgresHints:
     """The hints of one PostgreSQL storage; the contract is `lash.stores.hints.Hints`.
 
-    A notification follows a write once it is committed; the writes of 5 ms share one. Receiving them takes one
-    connection beside the pool, shared by all listeners: it opens at the first wait, reopens when it was lost, and
-    closes when there are no more listeners. Behind a pooler in transaction mode, and on a pool of the caller, it needs
-    ``listen_url``. Without it, or where the server refuses LISTEN, a waiting task sees the writes of other storages at
-    its next poll.
+    A notification follows a write once it is committed; the writes of 5 ms share one. It goes to the callers that wait
+    and to the duty workers. Work that it names is assigned to one worker, on a channel that only this worker listens
+    to. Receiving takes one connection beside the pool, shared by all listeners: it opens at the first wait, reopens
+    when it was lost, and closes half a minute after the last listener. Behind a pooler in transaction mode, and on a
+    pool of the caller, it needs ``listen_url``. Without it, or where the server refuses LISTEN, a waiting task sees the
+    writes of other storages at its next poll.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, cache: ProcessCache) -> None:
         self._database = database
+        self._cache = cache
         self._channel = channel_of(database.options.schema)
         self._name = new_id()
-        self._hints = LocalHints(on_idle=self._stop_listening)
-        self._unsent: _Notification | None = None
+        self._hints = LocalHints(on_idle=self._note_idle)
+        self._unsent: Notification | None = None
         self._sending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._listening: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._connected_once = False
         self._closed = False
-        self.is_receiving = False
-        self.channel: str | None = None
+        self._own_channel = f"lash_{secrets.token_hex(16)}"
+        self._listened: set[str] = set()
+        self._needs = asyncio.Event()
+        self._idle: asyncio.TimerHandle | None = None
+        self._worker_id: str | None = None
+        self._duty = True
+
+    @property
+    def is_receiving(self) -> bool:
+        return bool(self._listened)
+
+    @property
+    def channel(self) -> str | None:
+        """The channel of this storage alone. Its name is a secret of the registry, so it may name sessions."""
+        return self._own_channel if self._own_channel in self._listened else None
 
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> LocalListener:
         listener = _ServerListener(self._hints, self, everything=everything, work=work, by_session=by_session)
         self._hints.add(listener)
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        self._needs.set()
         return listener
 
     def notify(
@@ -100,11 +99,35 @@ class PostgresHints:
         work: bool = True,
         session_id: str | None = None,
         changed: str | None = None,
+        process_id: str | None = None,
+        ended: bool = False,
+        timed: bool = False,
         later: bool = False,
     ) -> None:
-        hint = hint_about(process=process, session_id=session_id, changed=changed)
+        hint = hint_about(process=process, session_id=session_id, changed=changed, process_id=process_id, ended=ended)
         self._hints.give(hint, work=work)
-        notification = _Notification(hint, work)
+        sessions = frozenset(each for each in (session_id, changed) if work and each is not None)
+        processes = frozenset((process_id,)) if work and process and process_id is not None else NO_TAGS
+        unnamed = work and (timed or (process_id is None if process else not sessions))
+        self._add(Notification(hint, work, unnamed, sessions, processes), later=later)
+
+    def serve(self, worker_id: str | None, *, duty: bool = False) -> None:
+        self._worker_id, self._duty = worker_id, duty or worker_id is None
+        self._needs.set()
+
+    async def pass_on(self, sessions: Collection[str], processes: Collection[str]) -> None:
+        passed = Notification(Hint(), True, False, frozenset(sessions), frozenset(processes))
+        with contextlib.suppress(LashError):
+            await self._dispatch(passed, preferred=_NO_WORKER, excluded=self._worker_id or _NO_WORKER)
+
+    async def suspect(self, workers: Collection[str]) -> None:
+        with contextlib.suppress(LashError):
+            await self._database.send_quietly("notify_suspect", list(workers), self._name)
+
+    def greet(self) -> None:
+        self._add(Notification(Hint(beat=True, assigned=NOTHING_ASSIGNED), work=False), later=False)
+
+    def _add(self, notification: Notification, *, later: bool) -> None:
         self._unsent = notification if self._unsent is None else self._unsent.merged(notification)
         if later:
             if self._sending is None and self._timer is None:
@@ -132,6 +155,8 @@ class PostgresHints:
     async def close(self) -> None:
         if self._unsent is not None:
             self._start_sending()
+        if self._idle is not None:
+            self._idle.cancel()
         self._closed = True
         self._hints.close()
         if self._sending is not None:
@@ -157,8 +182,13 @@ class PostgresHints:
             return None
         return asyncio.get_running_loop().create_task(work, name="lash-postgres-hints")
 
+    def _note_idle(self) -> None:
+        """Close the connection after a while without listeners."""
+        if self._listening is not None:
+            self._idle = asyncio.get_running_loop().call_later(_LINGER_S, self._stop_listening)
+
     def _stop_listening(self) -> None:
-        """Close the connection, since there are no listeners."""
+        self._idle = None
         task, self._listening = self._listening, None
         if task is not None:
             task.cancel()
@@ -169,14 +199,30 @@ class PostgresHints:
         """Send notifications until there is nothing unsent."""
         try:
             while self._unsent is not None:
-                message, self._unsent = f"{self._name} {self._unsent.text}", None
+                unsent, self._unsent = self._unsent, None
                 # A hint that cannot be sent is lost: the other storages see the change at their next poll.
                 with contextlib.suppress(LashError):
-                    await self._database.send_quietly("notify_send", self._channel, message)
+                    await self._send_one(unsent)
                 await asyncio.sleep(_SEND_EVERY_S)
         finally:
             # Also after an unexpected error: the next hint starts another task.
             self._sending = None
+
+    async def _send_one(self, unsent: Notification) -> None:
+        if unsent.hint.beat:
+            await self._database.send_quietly("notify_send", self._channel, f"{self._name} {BEAT}")
+        if unsent.sessions or unsent.processes:
+            await self._dispatch(unsent, preferred=self._worker_id or _NO_WORKER, excluded=_NO_WORKER)
+        elif unsent.work or unsent.hint.is_news:
+            await self._database.send_quietly("notify_send", self._channel, f"{self._name} {unsent.whole_text}")
+
+    async def _dispatch(self, unsent: Notification, *, preferred: str, excluded: str) -> None:
+        """Send a notification that names work, and let the database assign it."""
+        await self._database.send_quietly(
+            "notify_dispatch",
+            *(self._channel, f"{self._name} {unsent.text}", list(unsent.sessions), list(unsent.processes)),
+            *(LATE_BEATS, self._name, preferred, excluded),
+        )
 
     async def _listen(self) -> None:
         """Listen for as long as the storage is open, on one connection after the other."""
@@ -196,20 +242,39 @@ class PostgresHints:
         connection = await self._database.connect_to_listen()
         lost = asyncio.Event()
         try:
-            connection.add_termination_listener(lambda _connection: lost.set())
-            await connection.add_listener(self._channel, self._receive)
+
+            def note_loss(_connection: object) -> None:
+                lost.set()
+                self._needs.set()
+
+            connection.add_termination_listener(note_loss)
+            await self._listen_as_needed(connection)
             if self._connected_once:
                 # The address may lead to another server now, with a restored copy.
                 await check_epoch(self._database)
             self._connected_once = True
-            self.is_receiving = True
             # Notifications sent before this moment did not arrive.
             self._hints.give(ANYTHING)
-            await lost.wait()
+            while not lost.is_set():
+                await self._needs.wait()
+                if not lost.is_set() and await self._listen_as_needed(connection):
+                    self._hints.give(ANYTHING)
         finally:
-            self.is_receiving = False
+            self._listened.clear()
             with contextlib.suppress(*DRIVER_ERRORS):
                 await connection.close(timeout=_CLOSE_LIMIT_S)
+
+    async def _listen_as_needed(self, connection: PlainConnection) -> bool:
+        """Listen to the channels that the listeners need, and return whether that is new."""
+        self._needs.clear()
+        needed = {self._own_channel} if self._hints.has_workers else set[str]()
+        if self._hints.has_others or (self._duty and self._hints.has_workers) or not needed:
+            needed.add(self._channel)
+        missing = needed - self._listened
+        for channel in missing:
+            await connection.add_listener(channel, self._receive)
+        self._listened |= missing
+        return bool(missing)
 
     async def _probe(self) -> float:
         connection = await self._database.connect_to_listen()
@@ -238,11 +303,26 @@ class PostgresHints:
         options = self._database.options
         return self._database.failure(error, FailurePhase.CONNECT, "listen", address=options.listen_address)
 
-    def _receive(self, _connection: object, _pid: int, _channel: str, message: object) -> None:
+    def _receive(self, _connection: object, _pid: int, channel: str, message: object) -> None:
         sender, _, text = str(message).partition(" ")
-        if sender != self._name:
-            received = _Notification.parse(text)
+        if sender == self._name:
+            # The local listeners have the hint already.
+            return
+        if channel == self._own_channel:
+            hint, rows = parse_assigned(text)
+            seals = self._database.seals
+            # A row that cannot be opened is read again by the claim.
+            with contextlib.suppress(LashError):
+                self._cache.remember_all([seals.open_row(row) for row in rows] if seals.is_active else rows)
+            self._hints.give_workers(hint)
+            return
+        received = parse(text)
+        if self._worker_id is None:
             self._hints.give(received.hint, work=received.work)
+            return
+        self._hints.give_others(received.hint)
+        if self._duty:
+            self._hints.give_workers(for_duty(received))
 
 
 class _ServerListener(LocalListener):
@@ -261,13 +341,3 @@ class _ServerListener(LocalListener):
 def channel_of(schema: str) -> str:
     """Return the name of the channel that the storages on a schema share; it needs no quoting."""
     return "lash_" + hashlib.sha256(schema.encode()).hexdigest()[:32]
-
-
-def _write_tags(tags: Tags) -> str:
-    return _ANY if tags is None else ",".join(sorted(tags))
-
-
-def _read_tags(text: str) -> Tags:
-    if text == _ANY:
-        return None
-    return frozenset(text.split(",")) if text else NO_TAGS

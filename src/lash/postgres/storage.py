@@ -63,9 +63,10 @@ class PostgresStorage(BackendStorage):
 
     def __init__(self, database: Database, rules: CommitRules, attachment_bytes: ByteStore | None) -> None:
         """Build the stores on an open database; use `open`."""
-        hints = PostgresHints(database)
+        cache = ProcessCache()
+        hints = PostgresHints(database, cache)
         content = sealed_bytes(attachment_bytes, database.seals) or PostgresBytes(database, rules.compression)
-        super().__init__(_rows(database, content), hints, rules, Durability.DURABLE, database.seals)
+        super().__init__(_rows(database, cache, content), hints, rules, Durability.DURABLE, database.seals)
         self._database = database
 
     @classmethod
@@ -124,8 +125,8 @@ class PostgresStorage(BackendStorage):
         await self._database.close()
 
 
-def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
-    cache, batches, feed = ProcessCache(), ProcessBatches(database), ChangeFeed(database)
+def _rows(database: Database, cache: ProcessCache, attachment_bytes: ByteStore) -> BackendRows:
+    batches, feed = ProcessBatches(database), ChangeFeed(database)
     database.when_disconnected(cache.clear)
     return BackendRows(
         activity=PostgresActivityRows(database, feed),

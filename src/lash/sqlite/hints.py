@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from typing import Final
 
 from lash.backend.hints import LocalHints, LocalListener, hint_about
@@ -45,9 +46,25 @@ class SQLiteHints:
         work: bool = True,
         session_id: str | None = None,
         changed: str | None = None,
+        process_id: str | None = None,
+        ended: bool = False,
+        timed: bool = False,  # noqa: ARG002 (all workers poll)
         later: bool = False,  # noqa: ARG002 (nothing is sent: other storages poll the file)
     ) -> None:
-        self._hints.give(hint_about(process=process, session_id=session_id, changed=changed), work=work)
+        hint = hint_about(process=process, session_id=session_id, changed=changed, process_id=process_id, ended=ended)
+        self._hints.give(hint, work=work)
+
+    async def pass_on(self, sessions: Collection[str], processes: Collection[str]) -> None:
+        """Do nothing: all workers see the work."""
+
+    async def suspect(self, workers: Collection[str]) -> None:
+        """Do nothing: no work is assigned."""
+
+    def greet(self) -> None:
+        """Do nothing: a beat changes the file."""
+
+    def serve(self, worker_id: str | None, *, duty: bool = False) -> None:
+        """Do nothing: all workers see each change of the file."""
 
     async def close(self) -> None:
         self._hints.close()
@@ -83,7 +100,7 @@ class _FileListener(LocalListener):
         if not self._file.durable or (self.by_session and hint.changed is not None):
             return hint
         self._note_version()
-        return hint._replace(process=True, queued=None, changed=None)
+        return hint._replace(process=True, queued=None, changed=None, processes=None, ended=None)
 
     def _note_version(self) -> None:
         if self._file.durable:

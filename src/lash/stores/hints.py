@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
@@ -9,6 +10,22 @@ Tags: TypeAlias = frozenset[str] | None
 """Tags of sessions (`lash.backend.hints.session_tag`); None stands for any session."""
 
 NO_TAGS: Final[frozenset[str]] = frozenset()
+
+
+class Assigned(NamedTuple):
+    """Work that was meant for one worker."""
+
+    sessions: frozenset[str] = NO_TAGS
+    """Ids of sessions."""
+    processes: frozenset[str] = NO_TAGS
+    """Ids of processes."""
+
+    def merged(self, other: Assigned) -> Assigned:
+        return Assigned(self.sessions | other.sessions, self.processes | other.processes)
+
+
+NOTHING_ASSIGNED: Final = Assigned()
+"""There is nothing to poll for."""
 
 
 class Hint(NamedTuple):
@@ -25,6 +42,16 @@ class Hint(NamedTuple):
     """Sessions whose commits, queue, activity or existence may have changed in another way."""
     ready: str | None = None
     """The tag of one session, if every hint was about input for it that can be claimed now."""
+    processes: Tags = None
+    """Processes that may have changed, if ``process`` is true (`lash.backend.hints.process_tag`)."""
+    ended: Tags = None
+    """Those of them that may have ended."""
+    assigned: Assigned | None = None
+    """The work that a worker should claim without a poll, if every hint was about such work; None asks for a poll."""
+    dispatched: frozenset[str] = NO_TAGS
+    """Work that workers were assigned, for the duty worker: the kind, the tag, a colon, and the tag of the worker."""
+    beat: bool = False
+    """The fleet has changed: a worker should beat at once."""
 
     def merged(self, other: Hint) -> Hint:
         """Return one hint that covers both."""
@@ -33,7 +60,23 @@ class Hint(NamedTuple):
             merge_tags(self.queued, other.queued),
             merge_tags(self.changed, other.changed),
             self.ready if self.ready == other.ready else None,
+            self._merged_processes(other, self.processes, other.processes),
+            self._merged_processes(other, self.ended, other.ended),
+            None if self.assigned is None or other.assigned is None else self.assigned.merged(other.assigned),
+            self.dispatched | other.dispatched,
+            self.beat or other.beat,
         )
+
+    def _merged_processes(self, other: Hint, mine: Tags, theirs: Tags) -> Tags:
+        """Return the processes of both; those of a hint that is not about processes do not count."""
+        if not other.process:
+            return mine
+        return merge_tags(mine, theirs) if self.process else theirs
+
+    @property
+    def is_news(self) -> bool:
+        """Whether anything may have changed."""
+        return self.process or self.queued != NO_TAGS or self.changed != NO_TAGS
 
     def names_session(self, tag: str) -> bool:
         """Return whether the session of this tag may have changed in any way."""
@@ -72,6 +115,12 @@ class HintListener(Protocol):
     ) -> None: ...
 
 
+class HintSource(Protocol):
+    """The part of `Hints` that a waiting task needs."""
+
+    def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> HintListener: ...
+
+
 class Hints(Protocol):
     """Hints that this storage, or another one on the same database, may have changed something.
 
@@ -107,15 +156,42 @@ class Hints(Protocol):
         work: bool = True,
         session_id: str | None = None,
         changed: str | None = None,
+        process_id: str | None = None,
+        ended: bool = False,
+        timed: bool = False,
         later: bool = False,
     ) -> None:
         """Give a hint. The stores call it after a write that committed and that a task may wait for.
 
         With ``process=False`` no process changed, and listeners for processes get no hint; with ``work=False`` nothing
         became ready and nothing that runs was asked to stop, and listeners for work get none. ``session_id`` is a
-        session with new input that can be claimed now, ``changed`` one that changed in another way. Without a process
-        and a session the hint is about any session. With ``later`` other storages may get it some hundredths of a
-        second later, together with what follows.
+        session with new input that can be claimed now, ``changed`` one that changed in another way. ``process_id`` is
+        the one process that changed, if the caller knows it, and ``ended`` whether it may have ended. Without a process
+        and a session the hint is about any session. With ``later`` other storages may get it some tenths of a second
+        later, together with what follows.
+
+        Work that a hint names is assigned to one worker, where the backend can reach one alone. Work that it does not
+        name is left to the duty worker, and so is work that becomes ready at a later time (``timed``).
+        """
+        ...
+
+    async def pass_on(self, sessions: Collection[str], processes: Collection[str]) -> None:
+        """Assign ready work that this worker cannot take to others; what no worker has a slot for is left."""
+        ...
+
+    async def suspect(self, workers: Collection[str]) -> None:
+        """Assign nothing more to these workers until their next beat, and let them beat; the names are their tags."""
+        ...
+
+    def greet(self) -> None:
+        """Let the duty workers of other storages beat, because a worker came or left."""
+        ...
+
+    def serve(self, worker_id: str | None, *, duty: bool = False) -> None:
+        """Let the listeners for work get hints as this worker; None ends that.
+
+        A duty worker gets the hints about work of all other storages. Any other worker gets those of its own storage,
+        and the work that it is assigned. Storages without a worker of this name get all hints.
         """
         ...
 

@@ -585,15 +585,34 @@ class Hints:
         work: bool = True,
         session_id: str | None = None,
         changed: str | None = None,
+        process_id: str | None = None,
+        ended: bool = False,
+        timed: bool = False,
         later: bool = False,
     ) -> None:
         """Give a hint. The stores call it after a write that committed and that a task may wait for.
 
         With ``process=False`` no process changed, and listeners for processes get no hint; with ``work=False`` nothing
         became ready and nothing that runs was asked to stop, and listeners for work get none. ``session_id`` is a
-        session with new input that can be claimed now, ``changed`` one that changed in another way. Without a process
-        and a session the hint is about any session. With ``later`` other storages may get it some hundredths of a
-        second later, together with what follows.
+        session with new input that can be claimed now, ``changed`` one that changed in another way. ``process_id`` is
+        the one process that changed, if the caller knows it, and ``ended`` whether it may have ended. Without a process
+        and a session the hint is about any session. With ``later`` other storages may get it some tenths of a second
+        later, together with what follows.
+
+        Work that a hint names is assigned to one worker, where the backend can reach one alone. Work that it does not
+        name is left to the duty worker, and so is work that becomes ready at a later time (``timed``).
+        """
+    def pass_on(self, sessions: Collection[str], processes: Collection[str]) -> None:
+        """Assign ready work that this worker cannot take to others; what no worker has a slot for is left."""
+    def suspect(self, workers: Collection[str]) -> None:
+        """Assign nothing more to these workers until their next beat, and let them beat; the names are their tags."""
+    def greet(self) -> None:
+        """Let the duty workers of other storages beat, because a worker came or left."""
+    def serve(self, worker_id: str | None, *, duty: bool = False) -> None:
+        """Let the listeners for work get hints as this worker; None ends that.
+
+        A duty worker gets the hints about work of all other storages. Any other worker gets those of its own storage,
+        and the work that it is assigned. Storages without a worker of this name get all hints.
         """
     def close(self) -> None:
         """Stop the tasks and connections behind the hints, and end every wait with StorageClosed; idempotent."""

@@ -185,9 +185,10 @@ async def test_nobody_listens_before_somebody_waits(postgres_schema_url: str) ->
     await until(nobody_listens)
 
 
-async def test_all_listeners_share_a_connection(postgres_schema_url: str) -> None:
-    """All listeners share one connection; it closes with the last of them, and reopens with the next."""
+async def test_all_listeners_share_a_connection(postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All listeners share one connection; it closes some time after the last of them, and reopens with the next."""
     url = postgres_schema_url
+    monkeypatch.setattr("lash.postgres.hints._LINGER_S", 0.05)
 
     async def nobody_listens() -> bool:
         return await listeners(url) == []
@@ -261,6 +262,10 @@ async def test_a_storage_does_not_answer_itself(postgres_schema_url: str) -> Non
         await asyncio.sleep(0.1)
         names.clear()
         await storage.events.append("q", TICK)
+        await heard.something()
+        await asyncio.sleep(0.1)
+        assert names.count("event_last_sequences") == 0
+        storage.hints.notify()
         await heard.something()
         await asyncio.sleep(0.1)
         assert names.count("event_last_sequences") == 1

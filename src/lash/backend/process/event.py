@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from lash.backend.process.process import notify_change
 from lash.base.limits import check_identifier, check_integer, check_limit
 from lash.model.gap import GapReason
 from lash.model.lease import LeaseFence
@@ -35,7 +36,10 @@ class Events:
 
     async def append(self, process_id: str, draft: EventDraft, *, fence: LeaseFence | None = None) -> Appended:
         result = await self._rows.append(append_request(process_id, draft, AppendConditions(fence=fence)))
-        self._hints.notify(session_id=woken_session(result.appended.wake))
+        notify_change(self._hints, result.record)
+        woken = woken_session(result.appended.wake)
+        if woken is not None:
+            self._hints.notify(process=False, session_id=woken)
         return result.appended
 
     async def signal(self, process_id: str, name: str, *, signal_id: str, payload: JSON = None) -> Appended:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from lash.backend.liveness import is_provably_dead
+from lash.backend.process.process import notify_change
 from lash.backend.waiter import SharedProcessWaiter
 from lash.base.limits import check_identifier
 from lash.model.lease import Lease, LeaseFence, LeaseOwner, ResourceKind, process_resource
@@ -31,7 +32,7 @@ from lash.plan.process.append import AppendConditions, append_request
 from lash.plan.process.event_draft import completion_draft
 from lash.plan.process.lease import run_claim
 from lash.plan.process.process import encode_registration, same_registration
-from lash.plan.work import check_park, parent_of
+from lash.plan.work import check_park
 from lash.stores.hints import Hints
 from lash.stores.process.event import EventRows
 from lash.stores.process.process import ProcessLeaseRows
@@ -66,7 +67,7 @@ class ProcessLeases:
             self._note_run(claim)
             return stored
         if stored.created:
-            self._hints.notify()
+            self._hints.notify(process_id=registration.process_id)
         return Registered(record=same_registration(encoded, stored.row), created=stored.created)
 
     async def reclaim(self, process_id: str, owner: LeaseOwner, *, observed: Lease, ttl_ms: int) -> ProcessLeaseOutcome:
@@ -89,7 +90,7 @@ class ProcessLeases:
         check_fence("fence", fence, ResourceKind.PROCESS)
         self._waiter.note_free(fence.resource.id)
         released = await self._rows.release(fence)
-        self._hints.notify()
+        self._hints.notify(process_id=fence.resource.id)
         return released
 
     async def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None) -> bool:
@@ -101,7 +102,7 @@ class ProcessLeases:
             return require_fence(row, fence, now_ms)
 
         parked = await self._rows.park(fence, wake_seq, until_ms, decide)
-        self._hints.notify()
+        self._hints.notify(process_id=fence.resource.id, timed=until_ms is not None)
         return parked
 
     async def complete(self, fence: LeaseFence, outcome: Outcome) -> ProcessRecord:
@@ -112,7 +113,7 @@ class ProcessLeases:
             append_request(process_id, completion_draft(process_id, outcome), conditions)
         )
         self._waiter.deliver_end(result.record)
-        self._hints.notify(work=parent_of(result.record.registration) is not None)
+        notify_change(self._hints, result.record)
         return result.record
 
     async def holder(self, process_id: str) -> Lease | None:
@@ -127,4 +128,4 @@ class ProcessLeases:
 
     def _note_run(self, claim: LeaseClaim) -> None:
         self._waiter.note_lease(claim.resource.id, claim.ttl_ms)
-        self._hints.notify(work=False, later=True)
+        self._hints.notify(work=False, later=True, process_id=claim.resource.id)

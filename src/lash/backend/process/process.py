@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lash.backend.waiter import SharedProcessWaiter
 from lash.base.limits import check_identifier, check_integer, check_limit, check_text
 from lash.model.lease import LeaseFence
 from lash.model.process.event import EventDraft
@@ -14,6 +15,7 @@ from lash.model.process.process import (
     ProcessFilter,
     ProcessPage,
     ProcessRecord,
+    ProcessStatus,
     PrunedProcesses,
     Registered,
     Registration,
@@ -41,6 +43,7 @@ from lash.plan.process.process import (
     same_registration,
     wanted_definition,
 )
+from lash.plan.work import parent_of
 from lash.stores.hints import Hints
 from lash.stores.process.event import EventRows
 from lash.stores.process.process import ProcessRows
@@ -65,12 +68,17 @@ class Processes:
         self._rows = rows
         self._events = events
         self._hints = hints
+        self.waiter: SharedProcessWaiter | None = None
+        """Learns which processes are new; it reads from this store, so it is set later."""
 
     async def register(self, registration: Registration) -> Registered:
         encoded = encode_registration(registration)
+        was_listening = self.waiter is not None and self.waiter.changes.is_listening
         stored = await self._rows.register(encoded)
         if stored.created:
-            self._hints.notify()
+            if self.waiter is not None:
+                self.waiter.note_created(registration.process_id, was_listening=was_listening)
+            self._hints.notify(process_id=registration.process_id)
         return Registered(record=same_registration(encoded, stored.row), created=stored.created)
 
     async def get(self, process_id: str) -> ProcessRecord | None:
@@ -137,5 +145,14 @@ class Processes:
         self, process_id: str, draft: EventDraft, conditions: AppendConditions = UNCONDITIONAL
     ) -> ProcessRecord:
         result = await self._events.append(append_request(process_id, draft, conditions))
-        self._hints.notify()
+        notify_change(self._hints, result.record)
         return result.record
+
+
+def notify_change(hints: Hints, record: ProcessRecord) -> None:
+    """Give the hints about a process that changed; if it has ended, the process that started it may be ready."""
+    has_ended = record.status is not ProcessStatus.RUNNING
+    hints.notify(process_id=record.process_id, ended=has_ended, work=not has_ended)
+    parent_id = parent_of(record.registration)
+    if has_ended and parent_id is not None:
+        hints.notify(process_id=parent_id)

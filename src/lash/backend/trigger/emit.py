@@ -21,7 +21,9 @@ class Occurrences:
 
     async def emit(self, request: OccurrenceRequest) -> EmitReport:
         report = await self._rows.emit(encode_occurrence(request))
-        self._hints.notify()
+        for process_id in report.started_process_ids:
+            # Also for a repeat: the caller may repeat because the first hint was lost with the answer.
+            self._hints.notify(process_id=process_id)
         return report
 
     async def get(self, occurrence_id: str) -> Occurrence | None:

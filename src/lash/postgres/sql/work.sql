@@ -272,8 +272,8 @@ SELECT
 
 -- name: work_beat
 -- The same with a beat ($11, the row of the worker as a JSON object): registers the worker or shows that it lives,
--- removes workers that missed too many beats, and returns the place of the worker among the others. What an operator
--- decided about it stays. The statement sees the rows from before its own writes.
+-- removes workers that missed too many beats, and returns the place of the worker among the others: workers that take
+-- all work come first, then the order of their start decides. What an operator decided about it stays. The statement sees the rows from before its own writes.
 -- include: work_lists
 , beat AS (
     SELECT b.*
@@ -295,11 +295,16 @@ written AS (
     ON CONFLICT (worker_id) DO UPDATE SET
         seen_at_ms = excluded.seen_at_ms, beat_ms = excluded.beat_ms, free_sessions = excluded.free_sessions,
         free_processes = excluded.free_processes, channel = excluded.channel
-    RETURNING w.worker_id, w.started_at_ms, w.status
+    RETURNING
+        w.worker_id, w.started_at_ms, w.status,
+        w.agents IS NOT NULL OR w.processes IS NOT NULL OR w.labels IS NOT NULL OR w.session_slots = 0
+            OR w.process_slots = 0 AS is_partial
 ),
 others AS MATERIALIZED (
     SELECT
         o.worker_id, o.owner_id, o.process, o.boot_id, o.status, o.started_at_ms,
+        o.agents IS NOT NULL OR o.processes IS NOT NULL OR o.labels IS NOT NULL OR o.session_slots = 0
+            OR o.process_slots = 0 AS is_partial,
         o.seen_at_ms + $12::bigint * o.beat_ms >= c.now_ms AS live,
         o.seen_at_ms + $13::bigint * o.beat_ms < c.now_ms AS gone
     FROM :"schema".lash_workers AS o CROSS JOIN clock AS c
@@ -320,7 +325,8 @@ removed AS (
             (SELECT count(*) FROM others AS o WHERE o.live),
             (
                 SELECT count(*) FROM others AS o
-                WHERE o.live AND o.status = 'active' AND (o.started_at_ms, o.worker_id) < (w.started_at_ms, w.worker_id)
+                WHERE o.live AND o.status = 'active'
+                    AND (o.is_partial, o.started_at_ms, o.worker_id) < (w.is_partial, w.started_at_ms, w.worker_id)
             ),
             w.status,
             array(

@@ -32,8 +32,11 @@ SELECT
     );
 
 -- name: worker_drain
--- Lets a worker take nothing new.
-UPDATE :"schema".lash_workers SET status = 'draining' WHERE worker_id = $1::text RETURNING true;
+-- Lets a worker take nothing new, and lets it beat, with which it learns that.
+WITH drained AS (
+    UPDATE :"schema".lash_workers SET status = 'draining' WHERE worker_id = $1::text RETURNING channel
+)
+SELECT true, CASE WHEN d.channel IS NOT NULL THEN pg_notify(d.channel, 'operator beat')::text END FROM drained AS d;
 
 -- name: worker_leave
 -- Removes a worker.

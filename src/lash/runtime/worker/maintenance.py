@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from lash.base.backoff import jitter
@@ -26,14 +27,16 @@ _CHANGES: Final = 1_000
 """How many entries of the feed one transaction removes."""
 
 
-async def maintain_regularly(core: Core) -> None:
-    """Run maintenance until cancelled; an error is noted, and the next round retries."""
+async def maintain_regularly(core: Core, is_due: Callable[[], bool] = lambda: True) -> None:
+    """Run maintenance until cancelled, in the rounds that are due; an error is noted, and the next round retries."""
     every_s = core.options.maintenance_s
     if every_s is None:
         return
     while True:
         # Workers that were started together should not do this together.
         await asyncio.sleep(jitter(every_s))
+        if not is_due():
+            continue
         try:
             await maintain(core)
         except StorageClosed:

@@ -12,6 +12,7 @@ from lash.model.work import MAX_POLL, WorkList
 from lash.model.worker import Beat
 from lash.runtime.processes.run import ProcessRun
 from lash.runtime.turns.run import TurnRun
+from lash.runtime.worker.assignments import Assignments, idle_workers
 from lash.runtime.worker.backlog import Backlog
 from lash.runtime.worker.membership import Membership
 from lash.runtime.worker.processes import ProcessRunner
@@ -20,7 +21,7 @@ from lash.runtime.worker.slots import Slots
 from lash.runtime.worker.state import WorkerState, either
 from lash.runtime.worker.timers import Timers
 from lash.runtime.worker.turns import TurnRunner
-from lash.stores.hints import HintListener
+from lash.stores.hints import Assigned, HintListener
 
 _FIRST_PAUSE_S: Final = 0.1
 """The first pause after a poll that failed."""
@@ -28,6 +29,11 @@ _FULL_PAUSE_S: Final = 0.05
 """A full worker polls for commands and cancellations only, which can wait this long."""
 _HINTED_PAUSE_S: Final = 0.02
 """How long a poll is put off when a hint has started a turn: a short turn ends within it and needs one poll less."""
+
+_PASSED_ON: Final = 32
+"""How many sessions, and how many processes, the duty worker passes on at once."""
+_PASS_ON_EVERY_S: Final = 0.25
+"""How often it does so at most: if all workers are full, passing work on finds no taker."""
 
 
 class Poller:
@@ -55,6 +61,8 @@ class Poller:
         self._timers = timers
         self._reclaimer = reclaimer
         self._membership = membership
+        self._assignments = Assignments()
+        self._pass_on_at = 0.0
 
     async def run(self) -> None:
         """Poll until the worker stops; raises only StorageClosed, and NewerSchema once this version is outdated."""
@@ -78,7 +86,9 @@ class Poller:
                     await self._state.pause(backoff(failures, first_s=_FIRST_PAUSE_S, longest_s=longest_s))
                     failures += 1
                     continue
-                await self._timers.try_fire(work)
+                if self._membership.is_on_duty:
+                    await self._timers.try_fire(work)
+                await self._pass_on(work)
                 if self._is_full:
                     await either(self._state.freed.wait(), asyncio.sleep(_FULL_PAUSE_S))
                 await self._wait(listener, self._pause_s(work))
@@ -101,9 +111,11 @@ class Poller:
 
     async def _poll(self, beat: Beat | None = None) -> WorkList:
         wanted = self._backlog.wanted()
+        # The duty worker polls for others too.
+        least = _PASSED_ON if self._membership.is_first and self._membership.has_others else 0
         work = await self._core.storage.work.poll(
-            sessions=min(self._turn_slots.wanted(), MAX_POLL),
-            processes=wanted,
+            sessions=min(max(self._turn_slots.wanted(), least), MAX_POLL),
+            processes=max(wanted, least),
             owner=self._core.owner,
             running_sessions=self._turn_slots.names(),
             running_processes=self._process_slots.names(),
@@ -124,22 +136,65 @@ class Poller:
         self._reclaimer.check(work.suspect_leases)
         return started
 
-    async def _wait(self, listener: HintListener, pause_s: float) -> None:
-        """Wait until the next poll is due. A hinted session starts at once; the poll follows 20 ms later.
-
-        The turn then does not compete with the poll for the database.
-        """
-        if not self._turns.start_hinted((await listener.wait(pause_s)).ready):
+    async def _pass_on(self, work: WorkList) -> None:
+        """Assign what this worker cannot take to others, if it polls for all of them."""
+        due = self._assignments.take_due()
+        if not self._membership.has_others:
             return
-        poll_at = time.monotonic() + _HINTED_PAUSE_S
-        while (rest_s := poll_at - time.monotonic()) > 0:
-            if not self._turns.start_hinted((await listener.wait(rest_s)).ready):
+        sessions = [each for each in work.session_ids if not self._turn_slots.is_running(each)]
+        processes = [each for each in work.process_ids if not self._process_slots.is_running(each)]
+        idle = idle_workers(due, work.session_ids, work.process_ids)
+        if idle:
+            await self._core.storage.hints.suspect(idle)
+        if (sessions or processes) and self._membership.is_first and time.monotonic() >= self._pass_on_at:
+            self._pass_on_at = time.monotonic() + _PASS_ON_EVERY_S
+            await self._core.storage.hints.pass_on(sessions[:_PASSED_ON], processes[:_PASSED_ON])
+
+    async def _wait(self, listener: HintListener, pause_s: float) -> None:
+        """Wait until the next poll is due. Assigned work starts at once, and so does a hinted session.
+
+        The poll after a hinted session follows 20 ms later; the turn then does not compete with it for the database.
+        """
+        poll_at = time.monotonic() + pause_s
+        while True:
+            rest_s = min(poll_at - time.monotonic(), self._assignments.due_s)
+            hint = await listener.wait(max(0.001, rest_s))
+            self._assignments.note(hint, self._membership.watch_s)
+            if hint.beat:
+                self._membership.beat_soon()
+                return
+            if hint.assigned is not None:
+                if not await self._start_assigned(hint.assigned):
+                    return
+            elif self._turns.start_hinted(hint.ready):
+                poll_at = min(poll_at, time.monotonic() + _HINTED_PAUSE_S)
+            else:
+                return
+            if min(poll_at - time.monotonic(), self._assignments.due_s) <= 0:
                 return
 
+    async def _start_assigned(self, assigned: Assigned) -> bool:
+        """Start assigned work, pass on what there is no slot for, and return False if a poll is needed."""
+        if self._state.is_stopping:
+            return True
+        turns, processes = self._turns, self._processes
+        sessions_left = [each for each in assigned.sessions if not turns.start_assigned(each)]
+        processes_left = [each for each in assigned.processes if not processes.start_assigned(each)]
+        if not sessions_left and not processes_left:
+            return True
+        sessions = [each for each in sessions_left if not self._turn_slots.is_running(each)]
+        others = processes_left if self._process_slots.is_full else []
+        others = [each for each in others if not self._process_slots.is_running(each)]
+        if sessions or others:
+            self._membership.beat_soon()
+            await self._core.storage.hints.pass_on(sessions, others)
+        return False
+
     def _pause_s(self, work: WorkList) -> float:
-        """Return how long to wait for a hint: until a timer or a retry is due, at most the poll interval."""
+        """Return how long to wait for a hint: until a timer or a retry is due, at most the pause of the pace."""
         slots = (self._turn_slots, self._process_slots)
-        pause_s = min(self._core.options.poll_s, *(each.next_try_s() for each in slots))
-        if work.next_at_ms is not None and not self._is_full:
+        membership = self._membership
+        pause_s = min(membership.pace.poll_s, *(each.next_try_s() for each in slots))
+        if work.next_at_ms is not None and membership.wakes_for_timers and (membership.has_others or not self._is_full):
             pause_s = min(pause_s, self._timers.pause_s((work.next_at_ms - work.now_ms) / 1_000))
         return max(0.001, pause_s)

@@ -69,6 +69,16 @@ class ProcessRunner:
             started += 1
         return started
 
+    def start_assigned(self, process_id: str) -> bool:
+        """Start a process that this worker was assigned; return False if it needs a poll or another worker."""
+        if self._slots.is_running(process_id) or self._slots.has_just_left(process_id):
+            # A claim would also wake a process that has parked itself since the hint was sent.
+            return False
+        if self._slots.take(process_id):
+            self._state.spawn(self._run(process_id))
+            return True
+        return not self._slots.is_full
+
     def cancel(self, process_ids: Sequence[str]) -> None:
         """Cancel running processes that were asked to stop."""
         for process_id in process_ids:

@@ -15,6 +15,9 @@ _FIRST_PAUSE_S: Final = 0.01
 _REMEMBERED_S: Final = 60.0
 """How long a session that has run yields to others."""
 
+_LATELY_S: Final = 1.0
+"""How old a hint about assigned work is at most, on a busy machine."""
+
 
 class Slots(Generic[Run]):
     """The running sessions, or the running processes, of one worker.
@@ -67,6 +70,13 @@ class Slots(Generic[Run]):
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._runs)
+
+    def is_running(self, name: str) -> bool:
+        return name in self._runs
+
+    def has_just_left(self, name: str) -> bool:
+        """Return whether it ran a moment ago, so that a hint about it may be older than that run."""
+        return self._left.get(name, 0.0) > self._clock() - _LATELY_S
 
     def take(self, name: str) -> bool:
         """Take a slot; return False if none is free, or if the name is running or avoided."""

@@ -45,6 +45,16 @@ class TurnRunner:
         self._state.spawn(self._run(session_id, hinted=True))
         return True
 
+    def start_assigned(self, session_id: str) -> bool:
+        """Start a turn that this worker was assigned; return False if the session needs a poll or another worker."""
+        if self._slots.is_running(session_id):
+            return False
+        if self._slots.take(session_id):
+            self._state.spawn(self._run(session_id, hinted=True))
+            return True
+        # If it is avoided for a while, this worker tries it again after that.
+        return not self._slots.is_full
+
     def check_cancel(self, session_ids: Sequence[str]) -> None:
         """Let running turns of these sessions check whether a queued command cancels them."""
         for session_id in session_ids:

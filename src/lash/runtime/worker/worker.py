@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from lash.model.lease import LeaseOwner
 from lash.model.process.process import Registration
 from lash.runtime.core import Core
 from lash.runtime.processes.run import ProcessRun
@@ -54,11 +55,11 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop` is called; then let runs finish within the grace time, and give back the rest."""
-        watchdog = Watchdog(self._core.hooks, self._reclaimer.poll_if_died)
+        watchdog = Watchdog(self._core.hooks, self._watch_others)
         background = [
             asyncio.create_task(self._renewal.run(), name="lash-worker-renewal"),
             asyncio.create_task(watchdog.run(), name="lash-worker-watchdog"),
-            asyncio.create_task(maintain_regularly(self._core), name="lash-worker-maintenance"),
+            asyncio.create_task(maintain_regularly(self._core, self._is_duty_worker), name="lash-worker-maintenance"),
         ]
         try:
             await self._poller.run()
@@ -88,6 +89,20 @@ class Worker:
         finally:
             renewing.cancel()
             await asyncio.wait({renewing})
+
+    def _is_duty_worker(self) -> bool:
+        return self._membership.is_first
+
+    def _watch_others(self) -> None:
+        """Poll soon if another worker on this machine died."""
+        self._reclaimer.poll_if_died()
+        dead = self._membership.find_dead()
+        if dead is not None:
+            self.state.spawn(self._report(dead))
+
+    async def _report(self, dead: LeaseOwner) -> None:
+        await self._membership.report(dead)
+        self.state.poll_now()
 
     def _runs(self) -> tuple[TurnRun | ProcessRun, ...]:
         return (*self._turn_slots.filled(), *self._process_slots.filled())

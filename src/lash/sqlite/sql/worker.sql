@@ -17,7 +17,8 @@ ON CONFLICT (worker_id) DO UPDATE SET
 DELETE FROM lash_workers WHERE worker_id <> :worker_id AND seen_at_ms + :gone_beats * beat_ms < :now_ms;
 
 -- name: worker_fleet
--- How many other workers live, how many active ones of them were started before this one, and its status.
+-- How many other workers live, how many active ones of them come before this one, and its status. Workers that take
+-- all work come first, then the order of their start decides.
 SELECT
     (
         SELECT COUNT(*) FROM lash_workers AS o
@@ -26,7 +27,13 @@ SELECT
     (
         SELECT COUNT(*) FROM lash_workers AS o
         WHERE o.status = 'active' AND o.seen_at_ms + :late_beats * o.beat_ms >= :now_ms
-            AND (o.started_at_ms, o.worker_id) < (w.started_at_ms, w.worker_id)
+            AND (
+                o.agents IS NOT NULL OR o.processes IS NOT NULL OR o.labels IS NOT NULL OR o.session_slots = 0
+                OR o.process_slots = 0, o.started_at_ms, o.worker_id
+            ) < (
+                w.agents IS NOT NULL OR w.processes IS NOT NULL OR w.labels IS NOT NULL OR w.session_slots = 0
+                OR w.process_slots = 0, w.started_at_ms, w.worker_id
+            )
     ),
     w.status
 FROM lash_workers AS w

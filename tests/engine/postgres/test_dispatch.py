@@ -1,0 +1,238 @@
+"""Assigned work on PostgreSQL: a piece of work wakes one worker, chosen by the registry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import lash
+from lash.model.lease import LeaseOwner
+from lash.postgres.notification import Notification, parse
+from lash.postgres.storage import PostgresStorage
+from lash.stores.hints import NO_TAGS, Assigned, Hint, HintListener
+from lash.stores.storage import Storage
+from tests.contract.queue_state import late
+from tests.contract.test_worker import beat
+from tests.factories.process import process
+from tests.factories.session import created
+from tests.raw import raw
+
+QUIET_S = 0.15
+"""How long a listener must be silent to count as not woken."""
+
+
+class Member:
+    """A registered worker that only listens."""
+
+    def __init__(self, name: str, storage: PostgresStorage, listener: HintListener) -> None:
+        self.name = name
+        self.storage = storage
+        self.listener = listener
+
+    async def beat(self, **changes: Any) -> None:  # noqa: ANN401 (fields of a beat)
+        announced = beat(self.name, beat_ms=60_000, channel=self.storage.hints.channel, **changes)
+        work = await self.storage.work.poll(sessions=0, processes=0, owner=announced.owner, beat=announced)
+        assert work.fleet is not None
+        self.storage.hints.serve(self.name, duty=work.fleet.rank in (0, 1))
+
+    async def woken(self) -> Hint:
+        """Return what the worker gets within a moment."""
+        return await self.listener.wait(QUIET_S)
+
+
+@asynccontextmanager
+async def fleet(url: str, names: Sequence[str]) -> AsyncIterator[dict[str, Member]]:
+    """Yield registered, listening workers by name."""
+    members: dict[str, Member] = {}
+    storages = [await lash.open(url) for _ in names]
+    try:
+        for name, storage in zip(names, storages, strict=True):
+            assert isinstance(storage, PostgresStorage)
+            member = members[name] = Member(name, storage, storage.hints.listen(work=True))
+            await member.beat()
+            # The first wait connects; the second one ends with the hint that this gives.
+            while storage.hints.channel is None:
+                await member.listener.wait(5)
+            await member.beat()
+        for member in members.values():
+            while await member.woken() != Hint():
+                pass
+        yield members
+    finally:
+        for storage in storages:
+            await storage.close()
+
+
+async def woken(members: dict[str, Member], *, patience_s: float = 10) -> dict[str, Hint]:
+    """Return what each worker gets: wait until one of them gets anything, and a moment longer."""
+    waits = {name: asyncio.create_task(member.listener.wait(patience_s)) for name, member in members.items()}
+    await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(waits.values(), timeout=QUIET_S)
+    for wait in waits.values():
+        wait.cancel()
+    await asyncio.wait(waits.values())
+    return {name: Hint() if wait.cancelled() else wait.result() for name, wait in waits.items()}
+
+
+def works(hints: dict[str, Hint]) -> dict[str, Assigned]:
+    """Return what was assigned, by worker."""
+    return {name: hint.assigned for name, hint in hints.items() if hint.assigned not in (None, Assigned())}
+
+
+async def assigned(members: dict[str, Member]) -> dict[str, Assigned]:
+    """Return what the workers are assigned, once one of them is, without the workers that get nothing."""
+    async with asyncio.timeout(20):
+        while not (found := works(await woken(members))):
+            pass
+    return found
+
+
+async def unassigned(members: dict[str, Member], caller: Storage) -> bool:
+    """Return whether no worker is assigned anything until a later notification has arrived."""
+    found = works(await woken(members))
+    caller.hints.notify()
+    async with asyncio.timeout(20):
+        while True:
+            hints = await woken(members)
+            found |= works(hints)
+            if hints["a"] != Hint() and hints["a"].assigned is None:
+                return not found
+
+
+async def test_a_message_wakes_one_worker(postgres_storage_url: str) -> None:
+    """Of four workers one is assigned the session, always the same, and only the duty workers see that."""
+    async with fleet(postgres_storage_url, "abcd") as members, await lash.open(postgres_storage_url) as caller:
+        await created(caller, "s")
+        takers = []
+        for number in range(3):
+            await caller.queue.enqueue(late(f"m{number}"))
+            seen: dict[str, Hint] = {}
+            while not works(seen) or not all(duty in seen and seen[duty].dispatched for duty in "ab"):
+                for name, hint in (await woken(members)).items():
+                    if hint != Hint():
+                        seen[name] = hint.merged(seen.get(name, hint))
+            (taker,) = works(seen)
+            takers.append(taker)
+            # Workers without a duty get nothing at all.
+            assert set(seen) == {taker, "a", "b"}
+        assert len(set(takers)) == 1
+
+
+async def test_full_late_and_draining_workers_get_nothing(postgres_storage_url: str) -> None:
+    """Work goes to an active worker with a free slot; if there is none, no worker is woken."""
+    url = postgres_storage_url
+    async with fleet(url, "abcd") as members, await lash.open(url) as caller:
+        await created(caller, "s")
+        await members["a"].beat(free_sessions=0)
+        await caller.workers.drain("b")
+        await raw(url, "UPDATE lash_workers SET seen_at_ms = 0 WHERE worker_id = 'c'")
+        await caller.queue.enqueue(late("m1"))
+        assert await assigned(members) == {"d": Assigned(frozenset({"s"}))}
+        await members["d"].beat(free_sessions=0)
+        await caller.queue.enqueue(late("m2"))
+        assert await unassigned(members, caller)
+        await caller.processes.register(process("p"))
+        taken = await assigned(members)
+        assert list(taken.values()) == [Assigned(NO_TAGS, frozenset({"p"}))]
+        assert set(taken) <= {"a", "d"}
+
+
+async def test_the_holder_gets_what_concerns_its_session(postgres_storage_url: str) -> None:
+    """Input for a leased session goes to the worker that holds the lease, even if it is full."""
+    async with fleet(postgres_storage_url, "abc") as members, await lash.open(postgres_storage_url) as caller:
+        await created(caller, "s")
+        holder = beat("b").owner
+        await caller.leases.claim("s", holder, ttl_ms=60_000)
+        await members["b"].beat(free_sessions=0)
+        await caller.queue.enqueue(late("m1"))
+        assert await assigned(members) == {"b": Assigned(frozenset({"s"}))}
+        stranger = LeaseOwner(owner_id="x", incarnation_id="x")
+        await created(caller, "t")
+        await caller.leases.claim("t", stranger, ttl_ms=60_000)
+        await caller.queue.enqueue(late("m2", session_id="t"))
+        assert await unassigned(members, caller)
+
+
+async def test_a_worker_keeps_the_work_of_its_own_storage(postgres_storage_url: str) -> None:
+    """A worker that has a free slot gets what its own storage sends, by a local hint, and no other is woken."""
+    async with fleet(postgres_storage_url, "abc") as members:
+        own = members["c"].storage
+        await created(own, "s")
+        await own.queue.enqueue(late("m1"))
+        hints = await woken(members)
+        assert hints["c"].ready is not None
+        assert works(hints) == {}
+
+
+async def test_work_that_was_not_taken_goes_to_another(postgres_storage_url: str) -> None:
+    """A suspected worker is assigned nothing until its next beat, for which it is woken; work is passed on past it."""
+    url = postgres_storage_url
+    async with fleet(url, "abc") as members, await lash.open(url) as caller:
+        await created(caller, "s")
+        await caller.queue.enqueue(late("m1"))
+        entries: frozenset[str] = NO_TAGS
+        while not entries:
+            entries = (await members["a"].listener.wait(10)).dispatched
+        (entry,) = entries
+        worker_tag = entry.partition(":")[2]
+        ((suspect,),) = await raw(
+            url, f"SELECT worker_id FROM lash_workers WHERE left(md5(worker_id), 8) = '{worker_tag}'"
+        )
+        other = members["a" if suspect != "a" else "b"]
+        await other.storage.hints.suspect([worker_tag])
+        while not (await members[suspect].listener.wait(10)).beat:
+            pass
+        await other.storage.hints.pass_on(["s"], [])
+        taken = await assigned(members)
+        assert list(taken.values()) == [Assigned(frozenset({"s"}))]
+        assert not {suspect, other.name} & set(taken)
+
+
+async def test_unnamed_work_is_left_to_the_duty_workers(postgres_storage_url: str) -> None:
+    """A hint that names no work lets the duty workers poll, and no other worker."""
+    async with fleet(postgres_storage_url, "abcd") as members, await lash.open(postgres_storage_url) as caller:
+        caller.hints.notify()
+        hints = await woken(members)
+        assert [hint != Hint() and hint.assigned is None for hint in hints.values()] == [True, True, False, False]
+
+
+async def test_a_notification_of_an_older_version_lets_the_duty_workers_poll(postgres_storage_url: str) -> None:
+    """During a rolling upgrade the duty workers poll for what older senders announce; older workers poll for all."""
+    url = postgres_storage_url
+    async with fleet(url, "abc") as members:
+        channel = members["a"].storage.hints._channel
+        await raw(url, f"SELECT pg_notify('{channel}', 'old-name other 1234 1234 ')")
+        hints = await woken(members)
+        assert [hint != Hint() and hint.assigned is None for hint in hints.values()] == [True, True, False]
+    sent = Notification(Hint(process=True, processes=NO_TAGS, ended=NO_TAGS), work=True)
+    assert len(sent.whole_text.split(" ")) not in {4, 5}, "an older version would misread it"
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        Hint(process=True),
+        Hint(process=True, processes=frozenset({"aaaa"}), ended=NO_TAGS),
+        Hint(process=True, processes=frozenset({"aaaa", "bbbb"}), ended=frozenset({"bbbb"})),
+        Hint(queued=None, changed=None, processes=NO_TAGS, ended=NO_TAGS),
+        Hint(changed=frozenset({"cccc"}), processes=NO_TAGS, ended=NO_TAGS),
+    ],
+)
+def test_a_notification_survives_its_text(hint: Hint) -> None:
+    """What one storage writes, another reads."""
+    for unnamed in (False, True):
+        parsed = parse(Notification(hint, work=True, unnamed=unnamed).whole_text)
+        assert parsed == Notification(hint, work=True, unnamed=unnamed)
+
+
+def test_much_work_is_not_named() -> None:
+    """Beyond 64 names a notification leaves all of its work to the duty worker."""
+    merged = Notification(Hint(), work=True)
+    for number in range(65):
+        merged = merged.merged(Notification(Hint(), work=True, sessions=frozenset({str(number)})))
+        assert merged.unnamed is (number == 64)
+    assert merged.sessions == NO_TAGS
