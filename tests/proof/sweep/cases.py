@@ -10,6 +10,7 @@ from tests.proof.sweep import (
     cases_record,
     cases_session,
     cases_trigger,
+    cases_worker,
 )
 from tests.proof.sweep.case import AnyCase
 
@@ -22,6 +23,7 @@ CASES: dict[str, AnyCase] = {
         cases_effect,
         cases_trigger,
         cases_record,
+        cases_worker,
         cases_other,
     )
     for case in module.CASES

@@ -168,6 +168,13 @@ CASES: tuple[AnyCase, ...] = (
         again=Again.REPORTED,
     ),
     Case(
+        method="SessionStore.delete",
+        variant="fork",
+        ground=owning,
+        call=lambda storage, _: storage.sessions.delete("fork"),
+        again=Again.REPORTED,
+    ),
+    Case(
         method="SessionStore.delete_many",
         ground=owning,
         call=lambda storage, _: storage.sessions.delete_many(["s"]),

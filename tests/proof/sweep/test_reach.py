@@ -63,7 +63,8 @@ READS = {
     "SessionStore": {"list", "open"},
     "TriggerStore": {"get", "list"},
     "WaitStore": {"get", "pending"},
-    "WorkStore": {"check_schema", "poll"},
+    "WorkStore": {"check_schema"},
+    "WorkerStore": {"holding", "list"},
 }
 """Methods that write nothing; without a sealer, as here, sealing rows again writes nothing either."""
 

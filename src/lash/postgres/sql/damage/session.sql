@@ -14,11 +14,22 @@ ORDER BY s.session_id
 LIMIT $1::bigint;
 
 -- name: damage_session_labels
--- Sessions whose rows to be found by are not their owner and labels.
+-- Sessions whose rows to be found by are not their owner and labels. Labels that are not a JSON object of texts count as
+-- none; PostgreSQL 15 has no IS JSON.
 WITH wanted AS (
     SELECT s.session_key, t.key, t.value
     FROM :"schema".lash_sessions AS s
-    CROSS JOIN LATERAL json_each_text(s.labels::json) AS t
+    CROSS JOIN (
+        SELECT '"([^"\\[:cntrl:]]|\\["\\/bfnrt]|\\u(?!0000)[0-9a-fA-F]{4})*"' AS text
+    ) AS j
+    CROSS JOIN LATERAL json_each_text(
+        CASE
+            WHEN s.labels ~ (
+                '^\{(' || j.text || ':' || j.text || '(,' || j.text || ':' || j.text || ')*)?\}$'
+            ) THEN s.labels::json
+            ELSE '{}'::json
+        END
+    ) AS t
     UNION ALL
     SELECT s.session_key, '', s.owner FROM :"schema".lash_sessions AS s WHERE s.owner IS NOT NULL
 ),

@@ -14,9 +14,11 @@ ORDER BY s.session_id
 LIMIT :limit;
 
 -- name: damage_session_labels
--- Sessions whose rows to be found by are not their owner and labels.
+-- Sessions whose rows to be found by are not their owner and labels. Labels that are not JSON count as none.
 WITH wanted AS (
-    SELECT s.session_key, t.key, t.value FROM lash_sessions AS s JOIN json_each(s.labels) AS t
+    SELECT s.session_key, t.key, t.value
+    FROM lash_sessions AS s
+    JOIN json_each(CASE WHEN json_valid(s.labels) THEN s.labels ELSE '{}' END) AS t
     UNION ALL
     SELECT s.session_key, '', s.owner FROM lash_sessions AS s WHERE s.owner IS NOT NULL
 ),
