@@ -128,12 +128,12 @@ class PostgresHints:
         self._add(Notification(Hint(beat=True, assigned=NOTHING_ASSIGNED), work=False), later=False)
 
     def _add(self, notification: Notification, *, later: bool) -> None:
+        is_alone = self._unsent is None
         self._unsent = notification if self._unsent is None else self._unsent.merged(notification)
-        if later:
-            if self._sending is None and self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_SEND_LATER_S, self._start_sending)
-        else:
+        if not later:
             self._start_sending()
+        elif is_alone:
+            self._timer = asyncio.get_running_loop().call_later(_SEND_LATER_S, self._start_sending)
 
     def connect(self) -> None:
         """Start to receive the hints of other storages, if that is possible and not done yet."""
@@ -196,9 +196,9 @@ class PostgresHints:
             task.add_done_callback(self._ending.discard)
 
     async def _send(self) -> None:
-        """Send notifications until there is nothing unsent."""
+        """Send notifications until nothing is unsent but what the timer sends later."""
         try:
-            while self._unsent is not None:
+            while self._unsent is not None and self._timer is None:
                 unsent, self._unsent = self._unsent, None
                 # A hint that cannot be sent is lost: the other storages see the change at their next poll.
                 with contextlib.suppress(LashError):
