@@ -135,8 +135,7 @@ class Storage(Protocol):
     async def counts(self) -> StorageCounts:
         """Return how many sessions, batches, dead letters, processes and waits there are by state, in one statement.
 
-        The numbers are of one moment. It reads an index of each of them, so it costs more the more there are: about
-        ten milliseconds for 100,000 sessions.
+        The numbers are of one moment. It reads an index of each of them, so it costs more the more there are.
         """
         ...
 
