@@ -27,11 +27,14 @@ def test_both_backends_move_the_same_columns() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_rows_refer_to_comes_before_them(backend: str) -> None:
-    """No foreign key points to a table that is moved later; the floor of the change feed precedes the changes."""
+    """No foreign key points to a table that is moved later; the floor of the change feed precedes the changes.
+
+    Rows of one table may refer to older ones: they are moved in the order of their keys.
+    """
     catalogue = load_catalogue(f"lash.{backend}.sql")
     order = [table.name for table in row_tables(catalogue)]
     for place, name in enumerate(order):
-        assert {key.table for key in catalogue.tables[name].foreign_keys} <= set(order[:place])
+        assert {key.table for key in catalogue.tables[name].foreign_keys} <= {*order[:place], name}
     assert order.index("lash_process_change_floor") < order.index("lash_process_changes")
 
 

@@ -195,6 +195,7 @@ async def test_a_postgres_report_follows_the_servers_estimate(backend_url: str) 
         await raw(backend_url, "ANALYZE lash_nodes")
         await raw(backend_url, "ANALYZE lash_segments")
         await raw(backend_url, "ANALYZE lash_inherited")
+        await raw(backend_url, "ANALYZE lash_runs")
         size = (await storage.report()).nouns["node"]
         assert (size.rows, size.exact) == (4, False)
 

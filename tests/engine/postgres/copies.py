@@ -64,10 +64,12 @@ async def copy_rows(source: str, target: str) -> None:
             columns = [
                 str(row["attname"])
                 for row in await here.fetch(
-                    "SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0", table
+                    "SELECT attname FROM pg_attribute "
+                    "WHERE attrelid = $1::regclass AND attnum > 0 AND attgenerated = ''",
+                    table,
                 )
             ]
-            for row in await here.fetch(f"SELECT * FROM {table}"):
+            for row in await here.fetch(f"SELECT {', '.join(columns)} FROM {table}"):
                 await _insert(there, table, columns, tuple(row))
         await there.execute(
             "SELECT setval(pg_get_serial_sequence(format('%I.%I', table_schema, table_name), column_name)::regclass, "

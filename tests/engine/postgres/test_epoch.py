@@ -31,7 +31,14 @@ from tests.raw import raw
 LIMIT_S: Final = 30
 _SCHEMA: Final = "kept"
 _LOGGER: Final = "lash.postgres"
-_OPENING: Final = ["schema_has_migrations", "schema_version", "schema_columns", "schema_keys", "change_epoch"]
+_OPENING: Final = [
+    "schema_has_migrations",
+    "schema_version",
+    "schema_columns",
+    "schema_keys",
+    "change_epoch",
+    "seal_mark",
+]
 
 
 class Cursors(NamedTuple):

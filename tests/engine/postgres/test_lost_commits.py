@@ -21,19 +21,28 @@ _SEQUENCE: Final = "pg_get_serial_sequence('lash_processes', 'process_key')"
 _NEXT_PROCESS: Final = f"SELECT nextval({_SEQUENCE})"
 # It waits for their end: a connection that is still open would take one more statement.
 _CUT_OFF: Final = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'one'"
+_COLUMNS: Final = (
+    "SELECT c.relname::text, string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_class AS c "
+    "JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' "
+    "WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' GROUP BY c.relname"
+)
+"""The columns of each table, without generated ones."""
 
 
 @asynccontextmanager
 async def lost(url: str) -> AsyncIterator[None]:
     """Undo all that is written in the context, without a trace that an open storage could notice."""
     tables = [name for (name,) in await raw(url, _TABLES)]
+    columns = {str(name): str(names) for name, names in await raw(url, _COLUMNS)}
     for name in tables:
-        await raw(url, f"CREATE TABLE saved_{name} AS TABLE {name}")
+        await raw(url, f"CREATE TABLE saved_{name} AS SELECT {columns[name]} FROM {name}")
     yield
     # Without foreign keys, whose order would matter.
     back = ["SET LOCAL session_replication_role = replica"]
     back += [f"DELETE FROM {name}" for name in tables]
-    back += [f"INSERT INTO {name} OVERRIDING SYSTEM VALUE SELECT * FROM saved_{name}" for name in tables]
+    back += [
+        f"INSERT INTO {name} ({columns[name]}) OVERRIDING SYSTEM VALUE SELECT * FROM saved_{name}" for name in tables
+    ]
     await raw(url, f"DO $$ BEGIN {'; '.join(back)}; END $$")
 
 

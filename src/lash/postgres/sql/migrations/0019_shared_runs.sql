@@ -67,7 +67,7 @@ FROM (
     FROM :"schema".lash_inherited_before
 ) AS placed
 GROUP BY session_key;
-SELECT setval(
-    pg_get_serial_sequence(':"schema".lash_runs', 'run_key'), (SELECT max(run_key) FROM :"schema".lash_runs)
-);
+SELECT setval(pg_get_serial_sequence(r.tableoid::regclass::text, 'run_key'), max(r.run_key))
+FROM :"schema".lash_runs AS r
+GROUP BY r.tableoid;
 DROP TABLE :"schema".lash_inherited_before;
