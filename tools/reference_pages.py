@@ -98,7 +98,7 @@ def decisions_page(root: Path) -> str:
     for path in Repository(root).files("docs/adr", suffixes=(".md",)):
         text = path.read_text(encoding="utf-8")
         number, _, shown = text.partition("\n")[0].lstrip("# ").partition(": ")
-        status = text.partition("\nStatus: ")[2].partition("\n")[0].replace("](../", "](")
+        status = text.partition("\nStatus: ")[2].partition("\n")[0].replace("](0", "](adr/0").replace("](../", "](")
         note = "" if status == "Accepted" else f". *{status}*"
         lines.append(f"- [{number}](adr/{path.name}) {shown}{note}")
     return "\n".join(lines) + "\n"

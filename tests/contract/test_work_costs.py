@@ -110,7 +110,13 @@ async def test_a_look_and_parking_are_one_statement(backend_url: str, backend_na
 
 _QUESTIONS: Final[dict[str, dict[str, object]]] = {
     "work_sessions": {"limit": 20, "now_ms": 9},
-    "work_processes": {"limit": 20, "now_ms": 2**60, "owner_id": "me", "incarnation_id": "1"},
+    "work_processes": {
+        "limit": 20,
+        "now_ms": 2**60,
+        "owner_id": "me",
+        "incarnation_id": "1",
+        "process_names": None,
+    },
     "work_commanded": {"session_ids": '["s0"]', "now_ms": 9},
     "work_cancelled": {"process_ids": '["p0"]'},
     "work_session_holders": {"boot_id": "b", "incarnation_id": "1", "limit": 64},
@@ -170,7 +176,7 @@ class Full:
 
     async def scans(self, mode: str) -> list[dict[str, Any]]:
         """Poll under a plan mode, and return the table scans that ran."""
-        given = "20, 20, 'me', '1', 'b', 'h', ARRAY['s0', 's1'], ARRAY['p0', 'f77'], 64"
+        given = "20, 20, 'me', '1', 'b', 'h', ARRAY['s0', 's1'], ARRAY['p0', 'f77'], 64, NULL"
         connection = await asyncpg.connect(self._dsn)
         try:
             await connection.execute(f"SET plan_cache_mode = {mode}")

@@ -196,10 +196,19 @@ async def test_a_fault_of_our_own_is_told_to_everybody_who_waits(
 
 
 FILL = """
-INSERT INTO lash_sessions OVERRIDING SYSTEM VALUE
+CREATE TEMPORARY TABLE copied AS
 SELECT (jsonb_populate_record(s, jsonb_build_object('session_key', 1000000 + n, 'session_id', 'other' || n))).*
 FROM lash_sessions AS s, generate_series(1, 5000) AS n
 WHERE s.session_id = 's1';
+DO $$
+DECLARE
+    stored text;
+BEGIN
+    SELECT string_agg(attname, ', ') INTO stored
+    FROM pg_attribute
+    WHERE attrelid = 'lash_sessions'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '';
+    EXECUTE format('INSERT INTO lash_sessions (%1$s) OVERRIDING SYSTEM VALUE SELECT %1$s FROM copied', stored);
+END $$;
 INSERT INTO lash_session_leases (session_key) SELECT session_key FROM lash_sessions WHERE session_key > 1000000;
 INSERT INTO lash_turns SELECT session_key, 't0', 'hash', 'result', 1 FROM lash_sessions WHERE session_key > 1000000;
 INSERT INTO lash_batches OVERRIDING SYSTEM VALUE
