@@ -51,6 +51,8 @@ async def fill(storage: lash.Storage, url: str = "") -> Seeded:
     keys = [await storage.waits.key(scope, lash.model.CustomIdentity(key=name)) for name in ("approval", "budget")]
     for key in keys:
         await storage.waits.open(key)
+    await storage.records.put("profiles", "ann", {"name": "Ann"})
+    await storage.records.put("drafts", "1", "Dear Ann", session_id="support-42")
     return Seeded(url=url, batch=batch, key=keys[0].text, other_key=keys[1].text)
 
 

@@ -145,7 +145,7 @@ async def _vacuum(shell: Shell, storage: Storage, session_ids: list[str], *, dry
     return removed
 
 
-@command("rewrap", "LASH_KEYS=new:...,old:... lash db rewrap", group=db)
+@command("rewrap", "lash db rewrap", group=db)
 async def rewrap(shell: Shell) -> None:
     """Seal values again that are plain or sealed with another key than the first of LASH_KEYS.
 
