@@ -499,19 +499,24 @@ async def test_a_claim_without_an_answer_blocks_no_session(bench: Bench, monkeyp
 async def test_a_claim_without_an_answer_blocks_no_process(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker whose claim was applied without an answer releases the lease, and the process runs before it expires."""
     app = await bench.app(worker=True, options=lash.WorkerOptions(poll_s=0.05))
-    # An app with a worker would start the process without a claim.
-    sender = await bench.app(worker=False)
 
+    @app.process
     async def process(ctx: lash.Context) -> str:
+        await ctx.sleep(60)
         return "done"
 
-    app.process(process)
     calls = answer_is_lost(app.storage.process_leases, "claim", monkeypatch)
-    handle = await sender.start(sender.process(process))
+    handle = await app.start(process)
+
+    async def is_parked() -> bool:
+        return await app.storage.process_leases.holder(handle.process_id) is None
 
     async def has_ended() -> bool:
         await bench.seconds(0.1)
         return await handle.status() is lash.ProcessStatus.COMPLETED
 
+    # Only a process that was parked is claimed again.
+    await until(is_parked)
+    await bench.seconds(60)
     await until(has_ended)
     assert len(calls) >= 2

@@ -9,7 +9,7 @@ from typing import Final
 
 from lash.backend.seal_mark import check_mark
 from lash.base.seal import SealedField, Seals
-from lash.errors import ConfigError, Conflict, CorruptData
+from lash.errors import ConfigError, Conflict, CorruptData, StorageFailure, StoreUnavailable
 from lash.plan.sealed import SEALED_COLUMNS
 from lash.sqlkit.catalogue import Catalogue, Table
 from lash.sqlkit.queries import quote_identifier
@@ -99,8 +99,13 @@ class MovableRows:
 
     async def finish(self, sequences: Mapping[str, int], *, before: bytes) -> None:
         await self._rows.finish(sequences, before)
-        # The secrets of the source replaced those of this storage.
-        await check_mark(self._seal, self._seals)
+        try:
+            # The secrets of the source replaced those of this storage.
+            await check_mark(self._seal, self._seals)
+        except (StorageFailure, StoreUnavailable) as error:
+            # The move itself was finished.
+            error.outcome_unknown = True
+            raise
 
     def _is_current(self, value: RowValue) -> bool:
         return not isinstance(value, str | bytes) or self._seals.is_current(value)

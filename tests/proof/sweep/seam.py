@@ -74,8 +74,8 @@ class Seam:
 
     def note(self, text: str) -> int | None:
         """Number a statement, if statements count now."""
-        # Hints to other storages are sent beside the operation, at any time.
-        if not self.armed or "pg_notify" in text:
+        # Hints to other storages are sent beside the operation, at any time; one that is part of a write counts.
+        if not self.armed or ("pg_notify" in text and "UPDATE" not in text):
             return None
         self.texts.append(" ".join(text.split()))
         self._number += 1
