@@ -18,7 +18,7 @@ from lash.stores.storage import Storage
 from tests.cli.kit import run
 from tests.factories.session import owner
 from tests.raw import raw
-from tests.runtime.worker_kit import PATIENCE_S, Crew, crew
+from tests.runtime.worker_kit import PATIENCE_S, Crew, crew, until
 
 pytestmark = [
     pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True),
@@ -93,6 +93,8 @@ async def test_a_worker_stops_taking_work_and_reports_it_once(backend_url: str, 
         await sender.session("held").send("hold a", key="1")
         await workers.began("a")
         migrate(backend_url, UNREADABLE)
+        # Until its next poll the worker still takes what is assigned to it.
+        await until(lambda: "worker.outdated" in workers.log(worker))
         await sender.session("s").send("say two", key="2")
         workers.open_gate("a")
         assert await workers.ended(worker) == 6, workers.log(worker)
