@@ -50,7 +50,7 @@ def create_arguments(seals: Seals, encoded: EncodedMeta) -> tuple[object, ...]:
 async def drop_runs(transaction: Transaction, schema: str, run_key: int | None) -> list[int]:
     """Delete the runs of a list that no fork inherits any more.
 
-    Returns the deleted sessions that own their nodes, the youngest first.
+    Returns the sessions that own their nodes, the youngest first.
     """
     if run_key is None:
         return []

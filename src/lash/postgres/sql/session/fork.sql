@@ -147,7 +147,8 @@ SELECT pg_advisory_xact_lock(hashtextextended('lash runs ' || $1::text, 0));
 
 -- name: fork_drop_runs
 -- Deletes a run and those before it in its list, up to one that another fork or run names. Returns the sessions that own
--- their nodes and are deleted, the youngest first.
+-- their nodes, the youngest first: one that still exists may be deleted at this moment, by a transaction that sees the
+-- runs. The search behind the gate decides.
 WITH RECURSIVE dead AS (
     SELECT r.run_key, r.next_key, r.owner_key
     FROM :"schema".lash_runs AS r
@@ -166,10 +167,7 @@ WITH RECURSIVE dead AS (
 gone AS (
     DELETE FROM :"schema".lash_runs AS r USING dead WHERE r.run_key = dead.run_key RETURNING r.owner_key
 )
-SELECT DISTINCT g.owner_key
-FROM gone AS g
-WHERE NOT EXISTS (SELECT 1 FROM :"schema".lash_sessions AS s WHERE s.session_key = g.owner_key)
-ORDER BY g.owner_key DESC;
+SELECT DISTINCT g.owner_key FROM gone AS g ORDER BY g.owner_key DESC;
 
 -- name: fork_gate
 -- Serialises the search for nodes of one session that no fork inherits any more. Two transactions that delete its last
