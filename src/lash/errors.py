@@ -32,6 +32,7 @@
         ├── SessionDeleted           stop    the session existed and was deleted
         ├── SessionBindingMismatch   fix     a handle was given data of another session
         ├── Conflict                 decide  another writer was first: load again, decide again
+        │   ├── SessionBusy          retry   a turn of the session is not committed yet
         │   ├── RevisionConflict
         │   ├── TurnConflict
         │   ├── NodeConflict
@@ -357,6 +358,16 @@ class Conflict(StoreError):
     """Another writer was first, or the name is in use for other content."""
 
     advice = Advice.DECIDE_AGAIN
+
+
+class SessionBusy(Conflict):
+    """A turn of the session has started and is not committed yet."""
+
+    advice = Advice.RETRY
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} is in the middle of a turn; try again after it, or cancel it")
+        self.session_id = session_id
 
 
 class RevisionConflict(Conflict):

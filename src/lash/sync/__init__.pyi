@@ -1228,6 +1228,38 @@ class SessionHandle:
         Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
         within ``timeout_s``: the message stays where it is, and asking again with the same key waits for it again.
         """
+    def edit(self, message_id: str, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
+        """Send a message instead of an earlier one of the user, and return the reply, as `ask` does.
+
+        It starts a branch where the earlier message stands; what followed that one is kept on its own branch. The agent
+        sees the conversation up to there, with the current state. Raises NodeNotFound for an unknown message.
+        """
+    def regenerate(
+        self, message_id: str | None = None, *, key: str | None = None, timeout_s: float | None = None
+    ) -> str:
+        """Have a message of the user answered again, and return the new reply, as `ask` does.
+
+        ``message_id`` is the message or its reply, by default the last message of the user. The new reply starts
+        a branch beside the earlier one.
+        """
+    def branches(self, message_id: str) -> tuple[Message, ...]:
+        """Return the alternatives to a message, itself included, the earliest first: edits, or replies to one message.
+
+        It reads the whole graph of the session.
+        """
+    def switch(self, message_id: str) -> None:
+        """Make the branch that a message is on the conversation, up to the last message that was added to it.
+
+        Raises SessionBusy while a turn is between its start and its commit. It reads the whole graph of the session.
+        """
+    def fork(self, session_id: str | None = None, *, at: str | None = None) -> SessionHandle:
+        """Create a session that continues from a message of this one, by default from its end, and return its handle.
+
+        Without ``session_id`` it gets a new one; with it, a repeated call returns the fork that exists. See
+        `lash.stores.session.SessionStore.fork`.
+        """
+    def state(self) -> dict[str, JSON]:
+        """Return the state that the last turn saved: what its agent sees as ``turn.state``."""
     def messages(self, last: int | None = None) -> list[Message]:
         """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
     def usage(self) -> tuple[UsageEntry, ...]:

@@ -17,6 +17,8 @@ EXECUTION_STATE: Final = "execution_state"
 
 AGENT_OPTION: Final = "agent"
 """The turn option that names the agent, in messages and in saved state."""
+BRANCH_OPTION: Final = "branch"
+"""The turn option of a message that starts a branch."""
 
 _NO_TOKENS: Final = TokenUsage()
 

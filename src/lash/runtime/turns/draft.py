@@ -127,9 +127,11 @@ class TurnDraft:
         self.state = State(history.component_refs(), history.component_bytes())
         self.attachments = []
 
-    def commit(self, history: History, agent: str, fence: LeaseFence, done: tuple[ClaimCompletion, ...]) -> Commit:
-        """Return the commit that appends the draft to this history."""
-        nodes = self._nodes(history.leaf_node_id)
+    def commit(
+        self, history: History, parent: str | None, agent: str, fence: LeaseFence, done: tuple[ClaimCompletion, ...]
+    ) -> Commit:
+        """Return the commit that adds the draft to the graph below a parent."""
+        nodes = self._nodes(parent)
         return Commit(
             session_id=self.session_id,
             expected_revision=history.revision,
@@ -139,7 +141,7 @@ class TurnDraft:
             config=history.config,
             frames=history.frames,
             current_frame_id=history.current_frame_id,
-            graph=Append(nodes=nodes) if nodes else Unchanged(),
+            graph=Append(nodes=nodes) if nodes else _stay_or_move(history, parent),
             checkpoint=CheckpointDraft(
                 turn_state=self._next_state(history.turn_state, agent),
                 plugin_snapshot_revision=history.plugin_snapshot_revision,
@@ -187,6 +189,10 @@ class TurnDraft:
 
     def _next_id(self) -> str:
         return f"{self.turn_id}:{len(self._entries)}"
+
+
+def _stay_or_move(history: History, leaf_node_id: str | None) -> Unchanged:
+    return Unchanged() if leaf_node_id == history.leaf_node_id else Unchanged(leaf_node_id=leaf_node_id)
 
 
 def reply_id(turn_id: str) -> str:

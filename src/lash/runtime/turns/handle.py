@@ -21,13 +21,15 @@ from lash.model.queue import (
     TurnInput,
     turn_id_of,
 )
-from lash.model.session.checkpoint import AGENT_OPTION
+from lash.model.session.checkpoint import AGENT_OPTION, FRAME_PREFIX
 from lash.model.session.message import AttachmentRef, Message
 from lash.model.session.node import MessageEntry
 from lash.model.session.session import ActivePath
 from lash.model.session.usage import UsageEntry
+from lash.model.value import JSON
 from lash.runtime.observe.stream import current_cursor, observe
-from lash.runtime.turns.draft import cancelled_id, reply_id
+from lash.runtime.turns.branches import BranchPoint, again, alternatives, instead_of, switch
+from lash.runtime.turns.draft import State, cancelled_id, reply_id
 from lash.runtime.turns.inbox import cancel_command, command_of, find_letter, queued_batches
 from lash.runtime.turns.messages import check_last, last_of, read_tail, text_of
 from lash.stores.storage import Storage
@@ -71,7 +73,64 @@ class SessionHandle:
         Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
         within ``timeout_s``: the message stays where it is, and asking again with the same key waits for it again.
         """
-        draft = self._draft(text, key or new_id())
+        return await self._ask(self._draft(text, key or new_id()), timeout_s)
+
+    async def edit(self, message_id: str, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
+        """Send a message instead of an earlier one of the user, and return the reply, as `ask` does.
+
+        It starts a branch where the earlier message stands; what followed that one is kept on its own branch. The agent
+        sees the conversation up to there, with the current state. Raises NodeNotFound for an unknown message.
+        """
+        point = await instead_of(self._storage.session(self.session_id), message_id)
+        return await self._ask(self._draft(text, key or new_id(), branch=point), timeout_s)
+
+    async def regenerate(
+        self, message_id: str | None = None, *, key: str | None = None, timeout_s: float | None = None
+    ) -> str:
+        """Have a message of the user answered again, and return the new reply, as `ask` does.
+
+        ``message_id`` is the message or its reply, by default the last message of the user. The new reply starts
+        a branch beside the earlier one.
+        """
+        wanted, point = await again(self._storage.session(self.session_id), message_id)
+        return await self._ask(self._batch(wanted.items, key or new_id(), branch=point), timeout_s)
+
+    async def branches(self, message_id: str) -> tuple[Message, ...]:
+        """Return the alternatives to a message, itself included, the earliest first: edits, or replies to one message.
+
+        It reads the whole graph of the session.
+        """
+        return await alternatives(self._storage.session(self.session_id), message_id)
+
+    async def switch(self, message_id: str) -> None:
+        """Make the branch that a message is on the conversation, up to the last message that was added to it.
+
+        Raises SessionBusy while a turn is between its start and its commit. It reads the whole graph of the session.
+        """
+        await switch(self._storage, self.session_id, message_id)
+
+    async def fork(self, session_id: str | None = None, *, at: str | None = None) -> SessionHandle:
+        """Create a session that continues from a message of this one, by default from its end, and return its handle.
+
+        Without ``session_id`` it gets a new one; with it, a repeated call returns the fork that exists. See
+        `lash.stores.session.SessionStore.fork`.
+        """
+        forked = session_id or new_id()
+        await self._storage.sessions.fork(self.session_id, forked, node_id=at)
+        return SessionHandle(self._storage, forked, agent=self._agent)
+
+    async def state(self) -> dict[str, JSON]:
+        """Return the state that the last turn saved: what its agent sees as ``turn.state``."""
+        try:
+            checkpoint = await self._storage.session(self.session_id).checkpoint()
+        except SessionNotFound:
+            return {}
+        if checkpoint is None:
+            return {}
+        saved = {name: ref for name, ref in checkpoint.manifest.components.items() if not name.startswith(FRAME_PREFIX)}
+        return dict(State(saved, checkpoint.components))
+
+    async def _ask(self, draft: BatchDraft, timeout_s: float | None) -> str:
         with self._storage.session_waiter.awaiting_reply(self.session_id) as watch:
             # Outside the time limit: a caller that times out can rely on the message being queued.
             sent = await self._enqueue(draft)
@@ -159,6 +218,7 @@ class SessionHandle:
         early: bool = False,
         attachments: Sequence[AttachmentRef] = (),
         at: datetime | None = None,
+        branch: BranchPoint | None = None,
     ) -> BatchDraft:
         if not isinstance(text, str):
             raise InvalidInput(f"expected text, got {type(text).__name__}")
@@ -168,7 +228,20 @@ class SessionHandle:
             TextItem(text=text),
             *(AttachmentItem(attachment=reference) for reference in attachments),
         )
-        options = {} if self._agent is None else {AGENT_OPTION: self._agent}
+        return self._batch(items, key, early=early, at=at, branch=branch)
+
+    def _batch(
+        self,
+        items: tuple[TextItem | AttachmentItem, ...],
+        key: str,
+        *,
+        early: bool = False,
+        at: datetime | None = None,
+        branch: BranchPoint | None = None,
+    ) -> BatchDraft:
+        options: dict[str, JSON] = {} if self._agent is None else {AGENT_OPTION: self._agent}
+        if branch is not None:
+            options |= branch.option()
         return BatchDraft(
             session_id=self.session_id,
             payloads=(TurnInput(items=items, protocol_turn_options=options),),

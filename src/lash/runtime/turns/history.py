@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from lash.backend.hints import session_tag
 from lash.base.compression import BlobRef
@@ -109,6 +110,12 @@ class History:
 
     def component_bytes(self) -> dict[str, bytes]:
         return self._components
+
+    def is_continued_by(self, commit: Commit) -> bool:
+        """Return whether a commit leaves the path as it is, or adds to its end."""
+        if isinstance(commit.graph, Append):
+            return commit.graph.nodes[0].parent_node_id == self.leaf_node_id
+        return commit.graph.leaf_node_id in {UNSET, self.leaf_node_id}
 
     def after(self, commit: Commit, result: CommitResult) -> History:
         """Return the history that stands after a commit of ours."""
@@ -212,7 +219,7 @@ class Histories:
         kept = self._drop(session_id)
         if kept is None and commit.expected_revision == 0:
             kept = History()
-        if kept is not None and kept.revision == commit.expected_revision:
+        if kept is not None and kept.revision == commit.expected_revision and kept.is_continued_by(commit):
             self._keep(session_id, kept.after(commit, result))
 
     def _keep(self, session_id: str, history: History) -> None:

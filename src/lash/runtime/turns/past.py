@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lash.errors import InvalidInput
 from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
 from lash.model.lease import LeaseFence
 from lash.model.session.message import Message
@@ -11,6 +12,7 @@ from lash.model.value import JSON
 from lash.runtime.errors import Suspended
 from lash.runtime.outage import HeldLease
 from lash.runtime.steps.journal import Journal
+from lash.runtime.turns.branches import BranchPoint
 from lash.runtime.turns.history import ALL, LEAST_NODES, Histories, History
 from lash.runtime.turns.messages import check_last, last_of, read_tail
 from lash.stores.storage import Storage
@@ -62,6 +64,7 @@ class Past:
         self._seen = History()
         self._reach = Reach()
         self._wanted = 0
+        self._branch: BranchPoint | None = None
         self.history = History()
         """The session as it was read last; what the turn commits follows it."""
         self.is_short = False
@@ -74,13 +77,23 @@ class Past:
             _READING, load, storage, session_id, revision=revision, leaf_node_id=leaf_node_id
         )
 
-    async def begin(self, journal: Journal, reach: Reach) -> None:
-        """Show the conversation as it stands, or as an earlier attempt of the turn saw it."""
-        seen = journal.peek(_KEY, _SEEN)
-        self._leaf_node_id = self.history.leaf_node_id if seen is None else _leaf(seen.outcome)
+    async def begin(self, journal: Journal, reach: Reach, branch: BranchPoint | None) -> None:
+        """Show the conversation as it stands, as an earlier attempt of the turn saw it, or up to a branch."""
+        self._branch = branch
+        if branch is not None:
+            await self._check_parent(branch)
+            self._leaf_node_id = branch.shown
+        else:
+            seen = journal.peek(_KEY, _SEEN)
+            self._leaf_node_id = self.history.leaf_node_id if seen is None else _leaf(seen.outcome)
         self._reach = reach
         reach.begin_turn()
         await self.widen()
+
+    @property
+    def parent_node_id(self) -> str | None:
+        """The node that the first one of the turn follows."""
+        return self.history.leaf_node_id if self._branch is None else self._branch.parent
 
     async def remember(self, scope: TurnScope, fence: LeaseFence) -> None:
         """Record where the conversation ended before this turn, if it has recorded steps that may depend on it.
@@ -115,6 +128,14 @@ class Past:
             self._wanted, self.is_short = wanted, True
             raise Suspended
         return last_of([*self._seen.messages(wanted), *own], last)
+
+    async def _check_parent(self, branch: BranchPoint) -> None:
+        """Raise InvalidInput if the node that a branch starts at was removed since the message was sent."""
+        if branch.parent is None:
+            return
+        session = self._storage.session(self._session_id)
+        if await self._lease.bridge(_READING, session.node, branch.parent) is None:
+            raise InvalidInput(f"node {branch.parent!r}, at which this message starts a branch, was removed")
 
     async def _up_to(self, leaf_node_id: str, last: int) -> History:
         """Return the conversation up to a node; all of it if the node is gone."""

@@ -30,6 +30,7 @@ from lash.runtime.errors import STORAGE_TROUBLE, Suspended
 from lash.runtime.hooks import TURN
 from lash.runtime.steps.failure import describe_failure, trace_of
 from lash.runtime.steps.journal import Journal, root_branch
+from lash.runtime.turns.branches import BranchPoint, branch_of
 from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.inbox import Inbox, input_messages, may_merge
 from lash.runtime.turns.past import Past
@@ -81,6 +82,7 @@ class TurnRun:
         self.attempt = 0
         self._past = Past(core.storage, core.histories, self.session_id, self.lease)
         self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
+        self._branch: BranchPoint | None = None
         self._journal: Journal | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancel_reason: str | None = None
@@ -159,6 +161,7 @@ class TurnRun:
         if self._lost or self._released:
             return await self._stopped()
         head = claim.batches[0]
+        self._branch = branch_of(head)
         self.turn_id, self.attempt = turn_id_of(head.batch_id), head.attempts
         await self._past.load(self._claimed.revision, self._claimed.leaf_node_id)
         try:
@@ -178,6 +181,9 @@ class TurnRun:
                 task = await self._run_agent(agent, await self._prepare_again())
         except Suspended:
             return await self._stopped()
+        except InvalidInput as error:
+            # The message cannot become a turn any more.
+            return await self._fail(agent, error)
         return await self._finish(agent, task)
 
     async def _run_agent(self, agent: AgentDefinition, journal: Journal) -> asyncio.Task[object]:
@@ -199,7 +205,7 @@ class TurnRun:
     async def _prepare(self, agent: AgentDefinition) -> Journal:
         """Read the records of earlier attempts, and take the same input as they did."""
         journal = await self._open_journal(recorded=self._claimed.recorded)
-        await self._past.begin(journal, self._core.reach(agent))
+        await self._past.begin(journal, self._core.reach(agent), self._branch)
         await self._take_input()
         if self.attempt > 1:
             await self.check_cancel()
@@ -272,7 +278,8 @@ class TurnRun:
         # Observers see the activity of a turn before its commit.
         await self._core.activity.flush(self.session_id)
         while True:
-            commit = self._draft.commit(self._past.history, agent.name, self._fence, done)
+            past = self._past
+            commit = self._draft.commit(past.history, past.parent_node_id, agent.name, self._fence, done)
             try:
                 result = await self.lease.bridge("the commit", self._storage.session(self.session_id).commit, commit)
             except RevisionConflict:
@@ -344,7 +351,7 @@ class TurnRun:
             if known is None:
                 await self._record_taken(_INPUT_KEY, claims)
         if known is None:
-            self._take(claims)
+            self._take(claims, publish=self._branch is None or self._branch.publishes_input)
         else:
             wanted = _batch_ids(known.outcome)
             narrowed = [each for claim in claims for each in await self._inbox.narrow(claim, wanted)]
@@ -357,10 +364,10 @@ class TurnRun:
 
         await self._require_journal().recorded(key, _TAKEN, outcome)
 
-    def _take(self, claimed: list[Claim]) -> list[Message]:
+    def _take(self, claimed: list[Claim], *, publish: bool = True) -> list[Message]:
         self._inbox.claims.extend(claimed)
         new = [message for claim in claimed for batch in claim.batches for message in input_messages(batch)]
-        self._draft.take(new)
+        self._draft.take(new, publish=publish)
         return new
 
     async def _take_again(self, wanted: list[str], claimed: list[Claim]) -> list[Message]:
