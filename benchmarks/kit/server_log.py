@@ -17,9 +17,9 @@ import asyncpg
 
 from lash.testing.postgres_server import PostgresServer
 
-_PREFIX = "counted|%d|%v|"
+PREFIX = "counted|%d|%v|"
 _ON = (
-    f"ALTER SYSTEM SET log_line_prefix = '{_PREFIX}'",
+    f"ALTER SYSTEM SET log_line_prefix = '{PREFIX}'",
     "ALTER SYSTEM SET log_parameter_max_length = 0",
     "SELECT pg_reload_conf()",
 )
