@@ -21,7 +21,7 @@ SCENARIO ?=
 # Tests start hundreds of Python processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test proof check lint types imports rules plan-coverage format demo bench faults contention soak docs clean model sweep planted mutation fuzz audit peers wheel
+.PHONY: help setup test proof check lint types imports rules plan-coverage format demo bench faults contention fleet soak docs clean model sweep planted mutation fuzz audit peers wheel
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -101,6 +101,11 @@ peers: ## install the libraries that lash is compared with, each in its own envi
 contention: export LASH_CONTENTION_SECONDS = $(shell echo $$(( $(or $(MINUTES),1) * 60 )))
 contention: $(INSTALLED) ## kill and stop processes on one database and judge their history; MINUTES=1 for each backend
 	$(BIN)/python -m pytest --capture no tests/proof/contention $(ARGS)
+
+fleet: export LASH_FLEET_SECONDS ?= 120
+fleet: export LASH_FLEET_WORKERS ?= 16
+fleet: $(INSTALLED) ## kill a third of 16 workers again and again for two minutes; LASH_FLEET_SECONDS, LASH_FLEET_WORKERS
+	$(BIN)/python -m pytest --capture no tests/proof/contention/test_fleet.py $(ARGS)
 
 soak: export LASH_SOAK_MINUTES = $(or $(MINUTES),1)
 soak: export LASH_SOAK_REPORT = $(CURDIR)/soak

@@ -1,5 +1,6 @@
 """A worker is killed at every boundary of one turn and of one process; another worker finishes the work.
 
+Before both, workers were registered that have the first ranks and do nothing: what is assigned to them must be found.
 The boundaries are before and after each statement and each span of an undisturbed run. By default a sample is tried;
 ``LASH_CRASH_POINTS=all`` tries every one.
 """
@@ -22,6 +23,7 @@ import lash
 from lash.model.effect import EffectStatus, ProcessScope, Step, TurnScope
 from lash.model.process.process import Success
 from tests.backends import fresh_schema, with_parameters
+from tests.contract.test_worker import beat
 from tests.raw import raw
 from tests.runtime.crash_app import (
     ALL_STEPS,
@@ -37,6 +39,8 @@ from tests.runtime.crash_app import (
 ROOT: Final = Path(__file__).parents[2]
 POINTS: Final = os.environ.get("LASH_CRASH_POINTS", "3")
 _KILLED: Final = -9
+_SILENT_BEAT_MS: Final = 300
+"""The interval at which the silent workers promise their beats; they are late after two."""
 _ENDS: Final = frozenset({"process.completed", "process.failed", "process.cancelled", "process.abandoned"})
 
 pytestmark = [
@@ -114,6 +118,7 @@ async def test_a_worker_may_die_anywhere(databases: Databases) -> None:
 
 async def _undisturbed(run: Runner, url: str, directory: Path) -> list[str]:
     await send_input(url)
+    await _register_silent(url)
     assert run.work(url, directory) == 0
     await _check_end(url, dict.fromkeys(ALL_STEPS, 1), directory)
     trace: list[str] = json.loads((directory / "trace.json").read_text())
@@ -132,6 +137,7 @@ def _chosen(trace: list[str]) -> list[str]:
 async def _killed_at(run: Runner, url: str, directory: Path, point: str) -> bool:
     """Kill a worker at the point and let another finish; return whether the point was reached."""
     await send_input(url)
+    await _register_silent(url)
     doomed = with_parameters(url, application_name="doomed") if url.startswith("postgres") else url
     code = run.work(doomed, directory, point)
     assert code in (0, _KILLED), point
@@ -146,6 +152,14 @@ async def _killed_at(run: Runner, url: str, directory: Path, point: str) -> bool
     expected = {name: before[name] + (name not in recorded) for name in ALL_STEPS}
     await _check_end(url, expected, directory, point)
     return code == _KILLED
+
+
+async def _register_silent(url: str) -> None:
+    """Register a duty worker and a stand-in of another machine that take nothing and send no second beat."""
+    async with await lash.open(url) as storage:
+        for name in ("first", "second"):
+            silent = beat(name, boot="elsewhere", beat_ms=_SILENT_BEAT_MS, channel="lash_nowhere")
+            await storage.work.poll(sessions=0, processes=0, owner=silent.owner, beat=silent)
 
 
 async def _connections_gone(url: str) -> None:

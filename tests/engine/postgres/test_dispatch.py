@@ -24,6 +24,8 @@ from tests.raw import raw
 QUIET_S = 0.15
 """How long a listener must be silent to count as not woken."""
 
+WORKER_TAGS = {"a": "0cc175b9", "b": "92eb5ffe", "c": "4a8a08f0", "d": "8277e091"}
+
 
 class Member:
     """A registered worker that only listens."""
@@ -117,6 +119,8 @@ async def test_a_message_wakes_one_worker(postgres_storage_url: str) -> None:
                         seen[name] = hint.merged(seen.get(name, hint))
             (taker,) = works(seen)
             takers.append(taker)
+            # The first four hexadecimal digits of SHA-256 of "s", and eight of MD5 of the worker's id.
+            assert {entry for duty in "ab" for entry in seen[duty].dispatched} == {f"s043a:{WORKER_TAGS[taker]}"}
             # Workers without a duty get nothing at all.
             assert set(seen) == {taker, "a", "b"}
         assert len(set(takers)) == 1
@@ -129,7 +133,8 @@ async def test_full_late_and_draining_workers_get_nothing(postgres_storage_url: 
         await created(caller, "s")
         await members["a"].beat(free_sessions=0)
         await caller.workers.drain("b")
-        await raw(url, "UPDATE lash_workers SET seen_at_ms = 0 WHERE worker_id = 'c'")
+        # Two missed beats are late; with four it would be removed.
+        await raw(url, "UPDATE lash_workers SET seen_at_ms = seen_at_ms - 3 * beat_ms WHERE worker_id = 'c'")
         await caller.queue.enqueue(late("m1"))
         assert await assigned(members) == {"d": Assigned(frozenset({"s"}))}
         await members["d"].beat(free_sessions=0)

@@ -40,6 +40,7 @@ async def test_killed_and_stopped_processes_break_no_law(backend_url: str, backe
     async with await lash.open(backend_url) as storage:
         with storm(backend_url, tmp_path, seed) as raging:
             await raging.rage(PROCESSES, SECONDS)
+            assert len(await storage.workers.list()) > 1
             (tmp_path / "stop").touch()
             await until(lambda: _is_quiet(backend_url), patience_s=180)
             await raging.end()

@@ -25,7 +25,7 @@ IDLE_LIMIT: Final = 2.0
 SETTLED_S: Final = 3.0
 """After this time without work a worker has announced its free slots."""
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
