@@ -3,7 +3,7 @@
 Environment variables name its storage and the directory of its files. A message is a command:
 ``say TEXT``, ``nap TEXT`` (the same after 50 ms), ``hold NAME`` (wait until the file ``NAME.go`` exists),
 ``block NAME`` (like hold, but the first attempt blocks the event loop) or
-``deaf NAME`` (like hold, but ignores cancellation). ``plain`` is the same with default options and ``nap`` alone.
+``deaf NAME`` (like hold, but ignores cancellation).
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ app = lash.App(
         lease_ttl_s=_SECONDS["ttl"], grace_s=_SECONDS["grace"], poll_s=_SECONDS["poll"], sessions=8, processes=32
     ),
 )
-plain = lash.App(os.environ.get("LASH_TEST_URL", "sqlite://"))
 
 
 def note(name: str) -> str:
@@ -85,12 +84,6 @@ async def obedient(turn: lash.Turn) -> str:
     else:
         await turn.step("gate", deaf_gate if order == "deaf" else gate, name)
     return f"did {name}"
-
-
-@plain.agent
-async def napping(turn: lash.Turn) -> str:
-    await turn.step("nap", nap)
-    return turn.text
 
 
 @app.process
