@@ -163,22 +163,38 @@ class OutcomeUnknown(ExecutionError):
 
 
 class ProcessFailed(ExecutionError):
-    """The awaited process ended without success."""
+    """The awaited process ended without success.
 
-    def __init__(self, process_id: str, status: str, message: str) -> None:
+    ``traceback`` is that of the process, wherever it ran, as it was stored; it is also a note of this error.
+    """
+
+    def __init__(self, process_id: str, status: str, message: str, traceback: str | None = None) -> None:
         super().__init__(f"process {process_id!r} {status}: {message}")
         self.process_id = process_id
         self.status = status
+        self.traceback = traceback
+        _add_traceback(self, "process", traceback)
 
 
 class TurnFailed(ExecutionError):
-    """The awaited turn failed permanently; its input is a dead letter."""
+    """The awaited turn failed permanently; its input is a dead letter.
 
-    def __init__(self, session_id: str, batch_id: str, reason: str) -> None:
+    ``traceback`` is that of the agent, wherever it ran, as it was stored; it is also a note of this error.
+    """
+
+    def __init__(self, session_id: str, batch_id: str, reason: str, traceback: str | None = None) -> None:
         super().__init__(f"the turn of message {batch_id!r} to session {session_id!r} failed: {reason}")
         self.session_id = session_id
         self.batch_id = batch_id
         self.reason = reason
+        self.traceback = traceback
+        _add_traceback(self, "agent", traceback)
+
+
+def _add_traceback(error: BaseException, origin: str, traceback: str | None) -> None:
+    """Add the stored traceback of a failure to the error that reports it, so that both are shown."""
+    if traceback is not None:
+        error.add_note(f"\nIn the {origin}:\n{traceback}")
 
 
 class WaitRejected(ExecutionError):

@@ -180,7 +180,7 @@ def test_doctor_finds_what_is_wrong(seeded: Seeded, tmp_path: Path) -> None:
     """A storage of this version passes; a missing one fails, and the other checks still run."""
     well = run("doctor", url=seeded.url)
     assert (well.returncode, well.stderr) == (0, "")
-    for expected in ("connection", "schema", "durability       ok      durable", "clock            ok"):
+    for expected in ("connection", "schema", "durability         ok      durable", "clock              ok"):
         assert expected in well.stdout
     assert ("0 live workers need at least 0" in well.stdout) == seeded.url.startswith("postgresql")
     ill = run("doctor", url=f"sqlite:///{tmp_path / 'none.db'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -87,8 +88,8 @@ def test_show_tells_the_conversation(seeded: Seeded) -> None:
 def test_processes_are_listed(seeded: Seeded) -> None:
     """Running processes by default; with -a all, the newest first."""
     assert ageless(output("ps", url=seeded.url)) == (
-        "PROCESS   LABEL   STATUS   EVENTS   CREATED   UPDATED   WAKES\n"
-        "research-7   research   running   2   AGE   AGE   -"
+        "PROCESS   LABEL   STATUS   EVENTS   CREATED   UPDATED   WAKES   REASON\n"
+        "research-7   research   running   2   AGE   AGE   -   -"
     )
     assert [each["process_id"] for each in values("ps", "-a", url=seeded.url)] == ["report-3", "research-7"]
     assert [each["status"] for each in values("ps", "--all", "--label", "report", url=seeded.url)] == ["completed"]
@@ -122,6 +123,43 @@ def test_logs_are_shown_in_order_from_where_one_asks(seeded: Seeded) -> None:
     for chosen in (("--after", "1"), ("--tail", "1"), ("--type", "process.started")):
         assert [each["sequence"] for each in values("logs", "research-7", *chosen, url=seeded.url)] == [2]
     assert output("logs", "research-7", "--tail", "0", url=seeded.url) == ""
+
+
+async def _fail(url: str) -> None:
+    """Leave a process that failed, and a dead letter."""
+    app, once = lash.App(url, worker=False), lash.Retry(max_attempts=1)
+
+    @app.process(retry=once)
+    async def ship(ctx: lash.Context) -> None:
+        raise LookupError("order 7")
+
+    @app.agent(retry=once)
+    async def clerk(turn: lash.Turn) -> str:
+        raise ValueError("no clerk")
+
+    async with app:
+        await app.start(ship)
+        await app.session("s", agent=clerk).send("hello")
+        await app.drain()
+
+
+def test_failures_are_shown_with_the_line_of_the_application(backend_url: str) -> None:
+    """``ps`` has the reason, ``logs`` the traceback, and ``doctor`` warns of failures of both kinds."""
+    asyncio.run(_fail(backend_url))
+    (failed,) = values("ps", "--status", "failed", url=backend_url)
+    reason = rf"LookupError: order 7 \({re.escape(__file__)}:\d+ in ship\)"
+    assert re.search(reason, output("ps", "-a", url=backend_url))
+    log = output("logs", failed["process_id"], url=backend_url)
+    assert f'        Traceback (most recent call last):\n          File "{__file__}", line ' in log
+    assert (log.count("Traceback"), log.count('raise LookupError("order 7")')) == (1, 1)
+    letter = rf"ValueError: no clerk \({re.escape(__file__)}:\d+ in clerk\)"
+    assert re.search(letter, output("queue", "dead", url=backend_url))
+    checks = {each["name"]: each for each in values("doctor", url=backend_url)}
+    processes, letters = checks["failed processes"], checks["dead letters"]
+    assert processes["state"] == letters["state"] == "warn"
+    newest = re.escape(f"1 in the last day: ship (1); the newest is {failed['process_id']}: ")
+    assert re.search(newest + reason, processes["detail"])
+    assert re.search(f"1, such as {letter} in session s", letters["detail"])
 
 
 def test_lists_say_when_there_is_more(seeded: Seeded) -> None:

@@ -243,7 +243,7 @@ def test_something_else_than_a_hook_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "level"), [("turn.buried", "WARNING"), ("worker.trouble", "WARNING"), ("step.replayed", "DEBUG")]
+    ("kind", "level"), [("lease.lost", "WARNING"), ("worker.trouble", "WARNING"), ("step.replayed", "DEBUG")]
 )
 def test_the_log_tells_what_somebody_should_know(kind: str, level: str, caplog: pytest.LogCaptureFixture) -> None:
     """Trouble is logged as a warning, everything else at debug level."""

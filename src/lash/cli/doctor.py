@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lash.cli import exits
 from lash.cli.command import command
 from lash.cli.exits import CommandFailed
+from lash.cli.failure import reason_of, where
 from lash.cli.shell import Shell
 from lash.cli.table import Column
 from lash.cli.text import plural, size
 from lash.cli.url import is_postgres, sqlite_path
 
 if TYPE_CHECKING:
+    from lash.model.process.process import ProcessRecord
     from lash.postgres.storage import PostgresStorage
     from lash.stores.storage import Storage
 
@@ -29,7 +32,9 @@ _FREE_NOTED: Final = 512 * 1024 * 1024
 _WORKER_CONNECTIONS: Final = 2
 """A worker needs one connection for statements, and one to listen."""
 _COUNTED: Final = 100
-"""Dead letters and ready sessions are counted up to here."""
+"""Dead letters, failed processes and ready sessions are counted up to here."""
+_RECENT_S: Final = 86_400
+_NAMED: Final = 3
 
 
 class Check(NamedTuple):
@@ -170,11 +175,40 @@ async def _contents(storage: Storage) -> AsyncIterator[Check]:
     yield Check("schema", "ok", "as this version expects")
     yield _durability(storage)
     yield await _clock(storage)
-    letters = await storage.queue.dead(limit=_COUNTED)
-    detail = f"{_many(len(letters))}; see lash queue dead" if letters else "none"
-    yield Check("dead letters", "warn" if letters else "ok", detail)
+    yield await _dead_letters(storage)
+    yield await _failed_processes(storage)
     ready = await storage.queue.ready_sessions(limit=_COUNTED)
     yield Check("ready sessions", "ok", f"{_many(len(ready))} with unclaimed work")
+
+
+async def _dead_letters(storage: Storage) -> Check:
+    letters = await storage.queue.dead(limit=_COUNTED)
+    if not letters:
+        return Check("dead letters", "ok", "none")
+    last = letters[-1]
+    example = f"{last.reason}{where(last.error)} in session {last.batch.session_id}"
+    return Check("dead letters", "warn", f"{_many(len(letters))}, such as {example}; see lash queue dead")
+
+
+async def _failed_processes(storage: Storage) -> Check:
+    """Report the processes of the last day that failed, such as one that a schedule starts in vain at each tick."""
+    from lash.model.process.process import ProcessFilter, ProcessStatus
+
+    since_ms = round((time.time() - _RECENT_S) * 1_000)
+    wanted = ProcessFilter(status=ProcessStatus.FAILED, created_after_ms=since_ms)
+    failed = (await storage.processes.list(wanted, limit=_COUNTED)).processes
+    if not failed:
+        return Check("failed processes", "ok", "none of those started in the last day")
+    last, names = failed[0], Counter(_name(record) for record in failed)
+    many = ", ".join(f"{name} ({count})" for name, count in names.most_common(_NAMED))
+    example = f"{last.process_id}: {reason_of(last.projection.outcome)}"
+    detail = f"{_many(len(failed))} in the last day: {many}; the newest is {example}; see lash ps --status failed"
+    return Check("failed processes", "warn", detail)
+
+
+def _name(record: ProcessRecord) -> str:
+    identity = record.registration.identity
+    return "unnamed" if identity is None else identity.label or identity.kind
 
 
 def _many(count: int) -> str:

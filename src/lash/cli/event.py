@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -64,15 +65,28 @@ async def _show_after(shell: Shell, storage: Storage, process_id: str, after: in
         if shell.json:
             shell.values(shown)
         else:
-            shell.lines(map(_line, shown))
+            shell.lines(line for event in shown for line in _lines(event))
         after = found[-1].sequence if found else after
         if len(found) < _PAGE:
             return after
 
 
-def _line(event: ProcessEvent) -> str:
-    payload = "" if event.payload is None else f"  {json_line(event.payload)}"
-    return f"{moment(event.occurred_at_ms)}  {event.sequence:>4}  {event.event_type}{payload}"
+def _lines(event: ProcessEvent) -> Iterator[str]:
+    """Yield an event as a line; the traceback of a failed attempt follows it, indented."""
+    from lash.model.failure import traceback_in
+    from lash.model.process.event import ATTEMPT_FAILED, FAILED
+
+    payload, trace = event.payload, None
+    if event.event_type == ATTEMPT_FAILED and isinstance(payload, dict):
+        trace = traceback_in(payload)
+        payload = {name: value for name, value in payload.items() if name != "traceback"}
+    elif event.event_type == FAILED and isinstance(payload, dict) and isinstance(payload.get("outcome"), dict):
+        # The traceback of the last attempt is shown with that attempt.
+        payload = {**payload, "outcome": {**payload["outcome"], "raw": None}}
+    shown = "" if payload is None else f"  {json_line(payload)}"
+    yield f"{moment(event.occurred_at_ms)}  {event.sequence:>4}  {event.event_type}{shown}"
+    for line in (trace or "").splitlines():
+        yield f"        {line}"
 
 
 @command(

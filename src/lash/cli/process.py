@@ -9,6 +9,7 @@ import click
 from lash.cli import exits, pages
 from lash.cli.command import command, limited
 from lash.cli.exits import CommandFailed
+from lash.cli.failure import reason_of
 from lash.cli.shell import Shell
 from lash.cli.table import Column
 from lash.cli.text import age, plain
@@ -25,6 +26,7 @@ _COLUMNS: Final = (
     Column("CREATED", right=True),
     Column("UPDATED", right=True),
     Column("WAKES", stretch=True),
+    Column("REASON", stretch=True),
 )
 _STATUSES: Final = ("running", "completed", "failed", "cancelled", "abandoned")
 
@@ -85,6 +87,7 @@ def _row(record: ProcessRecord) -> tuple[str, ...]:
         age(record.created_at_ms),
         age(record.updated_at_ms),
         record.wake_session_id or "",
+        reason_of(record.projection.outcome),
     )
 
 

@@ -11,6 +11,7 @@ import click
 from lash.cli import exits, pages
 from lash.cli.command import Group, command, deletes, limited
 from lash.cli.exits import CommandFailed
+from lash.cli.failure import where
 from lash.cli.output import json_line
 from lash.cli.session import dead_pages, session_pages
 from lash.cli.shell import Shell
@@ -154,7 +155,7 @@ def _dead_row(letter: DeadLetter) -> tuple[str, ...]:
         batch.batch_id,
         str(letter.attempts),
         age(letter.died_at_ms),
-        letter.reason,
+        f"{letter.reason}{where(letter.error)}",
         _content(batch),
     )
 

@@ -66,11 +66,16 @@ class Hook:
         """Called for a single event.
 
         The kinds are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now),
-        ``process.retried``, ``process.parked``, ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``,
-        ``command.unknown`` (sent to a session by a newer version), ``activity.lost``, ``loop.blocked``,
-        ``storage.away`` (runs wait for the database), ``storage.back``, ``worker.trouble`` (the worker continues),
-        ``worker.failed`` (it does not), ``worker.draining`` (it takes nothing new, and stops when nothing runs) and
-        ``worker.outdated`` (it stops, because the storage was migrated past its version). More kinds may be added.
+        ``process.retried``, ``process.failed`` (it has ended), ``process.parked``, ``lease.lost``,
+        ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a session by a newer version),
+        ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database), ``storage.back``,
+        ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not), ``worker.draining`` (it takes
+        nothing new, and stops when nothing runs) and ``worker.outdated`` (it stops, because the storage was migrated
+        past its version). More kinds may be added.
+
+        ``turn.retried``, ``turn.buried``, ``process.retried`` and ``process.failed`` have the name of the agent or the
+        process, its ids, ``attempt``, ``max_attempts``, ``counts`` (False for an attempt that is not counted),
+        ``error`` and ``traceback``, without frames of lash; the two retries have ``next_s``, the pause in seconds.
         """
 
     def statement(self, name: str) -> None:
@@ -80,14 +85,18 @@ class Hook:
 class LoggingHook(Hook):
     """Writes events that need attention to the logger ``lash`` as warnings, the others at debug level.
 
+    Failed attempts are logged with the traceback of the application, the last one of a turn or process as an error.
     The end of an outage is logged at info level.
     """
 
+    _FAILED: Final = {
+        "turn.retried": logging.WARNING,
+        "turn.buried": logging.ERROR,
+        "process.retried": logging.WARNING,
+        "process.failed": logging.ERROR,
+    }
     _LOUD: Final = frozenset(
         {
-            "turn.retried",
-            "turn.buried",
-            "process.retried",
             "lease.lost",
             "loop.blocked",
             "definition.unknown",
@@ -101,6 +110,9 @@ class LoggingHook(Hook):
     )
 
     def note(self, kind: str, attributes: Attributes) -> None:
+        if kind in self._FAILED and "traceback" in attributes:
+            _log.log(self._FAILED[kind], "%s %s\n%s", kind, _failure_line(attributes), attributes["traceback"])
+            return
         level = logging.WARNING if kind in self._LOUD else logging.INFO if kind == "storage.back" else logging.DEBUG
         if _log.isEnabledFor(level):
             _log.log(level, "%s %s", kind, " ".join(f"{name}={value!r}" for name, value in attributes.items()))
@@ -225,6 +237,17 @@ def scope_attributes(scope: ExecutionScope) -> dict[str, str]:
         case ProcessScope():
             return {"process_id": scope.process_id}
     return {}
+
+
+def _failure_line(attributes: Attributes) -> str:
+    """Return the name, the id, the number of a failed attempt, and when the next one follows."""
+    names = [f"{kind} {attributes[kind]!r}" for kind in ("agent", "process") if kind in attributes]
+    ids = [f"{kind}={attributes[kind]!r}" for kind in ("session_id", "turn_id", "process_id") if kind in attributes]
+    which = f"attempt {attributes['attempt']} of {attributes['max_attempts']}"
+    if not attributes["counts"]:
+        which = "an attempt that does not count"
+    then = f"; next attempt in {attributes['next_s']:g} s" if "next_s" in attributes else "; no further attempt"
+    return f"{' '.join(names)} ({', '.join(ids)}): {which} failed{then}: {attributes['error']}"
 
 
 def _overriding(hooks: Sequence[Hook], method: str, base: Callable[..., object]) -> tuple[Hook, ...]:

@@ -14,6 +14,7 @@ import msgspec
 from lash.base.replay_key import replay_key
 from lash.errors import InvalidInput, ProcessFailed, ProcessPruned, WaitRejected
 from lash.model.effect import AwaitEvent, Sleep, Step
+from lash.model.failure import traceback_in
 from lash.model.process.event import EventDraft
 from lash.model.process.process import Cancellation, Failure, Outcome, SignalWait, Success
 from lash.model.trigger.trigger import EmitReport
@@ -319,7 +320,8 @@ def read_outcome(process_id: str, outcome: Outcome, declared: object) -> Any:  #
         case Success():
             return from_json(outcome.value, declared, f"the result of process {process_id!r}")
         case Failure():
-            raise ProcessFailed(process_id, "failed", f"{outcome.code}: {outcome.message}")
+            message, trace = f"{outcome.code}: {outcome.message}", traceback_in(outcome.raw)
+            raise ProcessFailed(process_id, "failed", message, trace)
         case Cancellation():
             raise ProcessFailed(process_id, "was cancelled", outcome.message)
     raise ProcessFailed(process_id, "was abandoned", outcome.message)

@@ -43,10 +43,12 @@ from lash.model.wait import Resolution, WaitIdentity, WaitKey
 from lash.runtime.after_run import AfterRun
 from lash.runtime.current import RunHere
 from lash.runtime.definition import ENGINE, ProcessDefinition
-from lash.runtime.errors import STORAGE_TROUBLE, Suspended, error_code, error_text
+from lash.runtime.errors import STORAGE_TROUBLE, Suspended, error_text
+from lash.runtime.failed import FailedAttempt, failed_attempt
 from lash.runtime.hooks import PROCESS
 from lash.runtime.processes.context import Context
 from lash.runtime.processes.under_lease import UnderLease
+from lash.runtime.steps.failure import trace_of
 from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.values import read_arguments, result_type, to_json
 
@@ -138,7 +140,7 @@ class ProcessRun:
                 return await self._leave(unknown)
             except InvalidInput as error:
                 # The arguments will never fit: trying again would loop.
-                return await self._end(_failure("process_arguments_invalid", error))
+                return await self._end_failed("process_arguments_invalid", error)
             with self._core.hooks.span(PROCESS, process_id=self.process_id, process=self.definition.name):
                 return await self._drive(arguments)
         except (LeaseLost, ProcessTerminal, EventConflict) as lost:
@@ -321,7 +323,7 @@ class ProcessRun:
         try:
             value = to_json(self._task.result(), result_type(self.definition.function), what)
         except InvalidInput as invalid:
-            return await self._end(_failure("process_result_invalid", invalid))
+            return await self._end_failed("process_result_invalid", invalid)
         return await self._end(Success(value=value))
 
     async def _park(self) -> RunEnd:
@@ -346,7 +348,17 @@ class ProcessRun:
         try:
             await self._writes.complete(outcome)
         except InvalidInput as error:
-            await self._writes.complete(_failure("process_result_invalid", error))
+            return await self._end_failed("process_result_invalid", error)
+        return RunEnd.ENDED
+
+    async def _end_failed(self, code: str, error: BaseException, failed: FailedAttempt | None = None) -> RunEnd:
+        """End the process as failed, with the traceback of the application."""
+        if failed is None:
+            failed = failed_attempt(error, attempt=1, max_attempts=1)
+        kind = FailureClass.INVALID_REQUEST if isinstance(error, InvalidInput) else FailureClass.EXECUTION
+        message, raw = error_text(error), failed.details()
+        await self._writes.complete(Failure(failure_class=kind, code=code, message=message, raw=raw))
+        failed.note("process.failed", self._core.hooks, self._ids())
         return RunEnd.ENDED
 
     async def _fail(self, error: BaseException) -> RunEnd:
@@ -355,24 +367,26 @@ class ProcessRun:
         if await self._core.is_outdated(error):
             await self._writes.release()
             return RunEnd.RELEASED
-        retry, stuck = self.definition.retry, isinstance(error, _FIXABLE)
-        name = f"{_STUCK}{content_hash(error_text(error).encode())[:32]}" if stuck else str(self.fence.fencing)
-        await self._writes.note_failure(error, name)
+        retry, stuck, trace = self.definition.retry, isinstance(error, _FIXABLE), trace_of(error)
+        # The log has each problem once, however often it is met.
+        problem = content_hash(f"{error_text(error)}\0{trace}".encode())[:32]
+        name = f"{_STUCK}{problem}" if stuck else str(self.fence.fencing)
+        await self._writes.note_failure(error, name, trace=trace)
         noted = await self._writes.events(ATTEMPT_FAILED)
         attempt = sum(not (event.replay_key or "").startswith(f"attempt:{_STUCK}") for event in noted)
+        failed = failed_attempt(error, attempt=attempt, max_attempts=retry.max_attempts, counts=not stuck, trace=trace)
         last = attempt >= retry.max_attempts or isinstance(error, _FINAL) or self._journal.is_recorded(error)
         if last and not stuck:
-            return await self._end(_failure(error_code(error), error))
+            return await self._end_failed(failed.code, error, failed)
         waits_for_operator = stuck and not isinstance(error, STORAGE_TROUBLE)
         pause_s = retry.longest_pause_s if waits_for_operator else retry.pause_s(max(attempt, 1))
-        self._core.hooks.note(
-            "process.retried",
-            process_id=self.process_id,
-            attempt=attempt,
-            error=f"{error_code(error)}: {error_text(error)}",
-        )
+        failed.note("process.retried", self._core.hooks, self._ids(), next_s=pause_s)
         await self._writes.park(self.now_ms() + round(pause_s * 1_000))
         return RunEnd.FAILED
+
+    def _ids(self) -> dict[str, str]:
+        identity = self.record.registration.identity
+        return {"process": (identity and identity.label) or "", "process_id": self.process_id}
 
     def _suspend(self) -> None:
         """Park: every branch waits for something that another run will see."""
@@ -422,8 +436,3 @@ def originator_session(record: ProcessRecord) -> str | None:
     """Return the session that started a process, if one did."""
     originator = record.registration.provenance.originator
     return originator.scope.session_id if isinstance(originator, SessionOriginator) else None
-
-
-def _failure(code: str, error: BaseException) -> Failure:
-    kind = FailureClass.INVALID_REQUEST if isinstance(error, InvalidInput) else FailureClass.EXECUTION
-    return Failure(failure_class=kind, code=code, message=error_text(error))

@@ -56,9 +56,11 @@ class UnderLease:
         clear_wait = self._storage.processes.clear_wait
         return await self._lease.bridge("the end of the wait", clear_wait, self._process_id, wait, fence=self._fence)
 
-    async def note_failure(self, error: BaseException, name: str) -> None:
+    async def note_failure(self, error: BaseException, name: str, *, trace: str | None = None) -> None:
         """Note in the log that an attempt failed, once under each name."""
-        payload: JSON = {"code": error_code(error), "message": error_text(error)}
+        payload: dict[str, JSON] = {"code": error_code(error), "message": error_text(error)}
+        if trace is not None:
+            payload["traceback"] = trace
         draft = EventDraft(event_type=ATTEMPT_FAILED, payload=payload, replay_key=f"attempt:{name}")
         append = self._storage.events.append
         await self._lease.bridge("the failed attempt", append, self._process_id, draft, fence=self._fence)

@@ -9,6 +9,7 @@ from datetime import datetime
 from lash.base.ids import new_id
 from lash.errors import AttachmentNotFound, InvalidInput, SessionNotFound, TurnFailed, WaitTimedOut
 from lash.model.activity import Observed
+from lash.model.failure import traceback_in
 from lash.model.queue import (
     AttachmentItem,
     Batch,
@@ -288,7 +289,7 @@ class SessionHandle:
                 if letter is None:
                     # It was requeued or discarded just now: read again.
                     return None
-                raise TurnFailed(self.session_id, sent.batch_id, letter.reason)
+                raise TurnFailed(self.session_id, sent.batch_id, letter.reason, traceback_in(letter.error))
         raise TurnFailed(self.session_id, sent.batch_id, "it was cancelled")
 
     async def _is_queued(self, sent: Enqueued) -> bool:

@@ -27,8 +27,8 @@ from lash.runtime.after_run import AfterRun
 from lash.runtime.current import RunHere
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended
+from lash.runtime.failed import FailedAttempt, failed_attempt
 from lash.runtime.hooks import TURN
-from lash.runtime.steps.failure import describe_failure, trace_of
 from lash.runtime.steps.journal import Journal, root_branch
 from lash.runtime.turns.branches import BranchPoint, branch_of
 from lash.runtime.turns.draft import TurnDraft
@@ -170,7 +170,7 @@ class TurnRun:
             self._core.hooks.note("definition.unknown", session_id=self.session_id, message=str(unknown))
             return await self._give_back(TurnEnd.UNKNOWN, count_attempt=False)
         if self.attempt > agent.retry.max_attempts + _MOST_CRASHES:
-            return await self._bury(RuntimeError(f"{self.attempt - 1} attempts crashed without reporting an error"))
+            return await self._bury(agent, self._crashed(agent))
         with self._core.hooks.span(TURN, session_id=self.session_id, turn_id=self.turn_id, attempt=self.attempt):
             return await self._drive(agent)
 
@@ -297,29 +297,26 @@ class TurnRun:
         hopeless = isinstance(error, InvalidInput) or self._require_journal().is_recorded(error)
         # An unavailable or full database is not the fault of the message: such attempts do not count.
         counts = not isinstance(error, STORAGE_TROUBLE)
-        if hopeless or (counts and self.attempt >= agent.retry.max_attempts):
-            return await self._bury(error)
-        self._core.hooks.note(
-            "turn.retried",
-            session_id=self.session_id,
-            turn_id=self.turn_id,
-            attempt=self.attempt,
-            error=describe_failure(error),
-        )
+        most = agent.retry.max_attempts
+        failed = failed_attempt(error, attempt=self.attempt, max_attempts=most, counts=counts)
+        if hopeless or (counts and self.attempt >= most):
+            return await self._bury(agent, failed)
         pause_s = agent.retry.pause_s(self.attempt if counts else 1)
+        failed.note("turn.retried", self._core.hooks, self._ids(agent), next_s=pause_s)
         return await self._give_back(TurnEnd.FAILED, pause_s=pause_s, count_attempt=counts)
 
-    async def _bury(self, error: BaseException) -> TurnEnd:
-        reason = describe_failure(error)
-        details: JSON = {
-            "type": type(error).__qualname__,
-            "attempts": self.attempt,
-            "traceback": trace_of(error),
-        }
-        await self._inbox.bury(reason, details)
+    async def _bury(self, agent: AgentDefinition, failed: FailedAttempt) -> TurnEnd:
+        await self._inbox.bury(failed.reason, failed.details())
         await self._release_lease()
-        self._core.hooks.note("turn.buried", session_id=self.session_id, turn_id=self.turn_id, error=reason)
+        failed.note("turn.buried", self._core.hooks, self._ids(agent))
         return TurnEnd.BURIED
+
+    def _crashed(self, agent: AgentDefinition) -> FailedAttempt:
+        error = RuntimeError(f"{self.attempt - 1} attempts crashed without reporting an error")
+        return failed_attempt(error, attempt=self.attempt - 1, max_attempts=agent.retry.max_attempts)
+
+    def _ids(self, agent: AgentDefinition) -> dict[str, str]:
+        return {"agent": agent.name, "session_id": self.session_id, "turn_id": self.turn_id}
 
     async def _give_back(self, end: TurnEnd, *, pause_s: float = 0, count_attempt: bool = True) -> TurnEnd:
         await self._inbox.give_back(count_attempt=count_attempt)
