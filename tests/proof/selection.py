@@ -31,6 +31,7 @@ LONG: Final = (
     "tests/benchmarks/test_kit.py::test_the_server_counts_statements_and_transactions",
     "tests/cli/test_actions.py",
     "tests/cli/test_backup.py",
+    "tests/cli/test_conversation.py",
     "tests/cli/test_errors.py",
     "tests/cli/test_file_rights.py",
     "tests/cli/test_output.py",

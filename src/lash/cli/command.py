@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -155,6 +156,14 @@ def limited(function: F) -> F:
         help="Show at most this many.",
     )
     return limit(click.option("--no-limit", "everything", is_flag=True, help="Show all of them.")(function))
+
+
+def seconds(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    """Check an option that is a number of seconds."""
+    # Written so that NaN is refused too.
+    if value is not None and not 0 <= value < math.inf:
+        raise click.BadParameter(f"expected a number of seconds, 0 or more, got {value}.")
+    return value
 
 
 def json_argument(text: str, what: str = "the payload") -> JSON:

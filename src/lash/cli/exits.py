@@ -21,6 +21,7 @@ from lash.errors import (
     SessionDeleted,
     SessionNotFound,
     StoreUnavailable,
+    WaitTimedOut,
 )
 
 OK: Final = 0
@@ -39,7 +40,7 @@ MEANINGS: Final = {
     USAGE: "invalid option, argument, URL or value; nothing was done",
     NOT_FOUND: "unknown session, process, trigger, wait or dead letter",
     CONFLICT: "another writer was first, or the state has changed: check it and decide again",
-    UNAVAILABLE: "the database did not answer in time; try again later",
+    UNAVAILABLE: "the database did not answer in time, or an awaited reply or result did not come; try again later",
     SCHEMA: "no storage, or another schema than this version needs: `lash init`, `lash db migrate`",
     INTERRUPTED: "Ctrl-C",
     PIPE_CLOSED: "the reader of the output closed it, as `head` does",
@@ -50,7 +51,7 @@ _CODES: Final[tuple[tuple[tuple[type[LashError], ...], int], ...]] = (
     ((ConfigError, InvalidInput, CannotUnseal), USAGE),
     ((NotFound, SessionDeleted), NOT_FOUND),
     ((Conflict, LeaseLost, ClaimLost, EffectLeaseLost), CONFLICT),
-    ((StoreUnavailable,), UNAVAILABLE),
+    ((StoreUnavailable, WaitTimedOut), UNAVAILABLE),
     ((SchemaMismatch,), SCHEMA),
 )
 

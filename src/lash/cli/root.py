@@ -10,6 +10,10 @@ from lash.cli.command import Group
 
 _COMMANDS: Final = {
     "init": "lash.cli.maintenance:init",
+    "chat": "lash.cli.chat:chat",
+    "ask": "lash.cli.ask:ask",
+    "start": "lash.cli.start:start",
+    "watch": "lash.cli.ask:watch",
     "sessions": "lash.cli.session:sessions",
     "ps": "lash.cli.process:ps",
     "logs": "lash.cli.event:logs",

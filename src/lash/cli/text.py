@@ -97,6 +97,11 @@ def moment(at_ms: int) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1_000:03}Z"
 
 
+def clock_time() -> str:
+    """Return the time of day, as in 13:05:09."""
+    return time.strftime("%H:%M:%S")
+
+
 def size(count: int | None) -> str:
     """Return a number of bytes for people."""
     if count is None:

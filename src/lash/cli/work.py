@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from lash.cli.command import command
+from lash.cli.command import command, seconds
 from lash.cli.exits import OK, CommandFailed
 
 if TYPE_CHECKING:
     from lash.cli.shell import Shell
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
-
-
-def _seconds(value: float | None) -> float | None:
-    # Written so that NaN is refused too.
-    if value is not None and not 0 <= value < math.inf:
-        raise click.BadParameter(f"expected a number of seconds, 0 or more, got {value}.")
-    return value
 
 
 @command("worker", "lash worker shop.agents:app", "lash worker shop.agents:app --sessions 4 --grace 30", storage=False)
@@ -40,7 +32,7 @@ def _seconds(value: float | None) -> float | None:
     "--grace",
     type=float,
     metavar="SECONDS",
-    callback=lambda _context, _option, value: _seconds(value),
+    callback=seconds,
     help="How many seconds running work may take to finish after a stop.",
 )
 @click.option(

@@ -278,6 +278,10 @@ class App:
             core.agent(agent.name if isinstance(agent, AgentDefinition) else agent)
         return SessionHandle(core.storage, session_id, agent=agent_name(agent))
 
+    def find_process(self, name: str) -> ProcessDefinition[Any, Any]:
+        """Return the declared process of a name; of several versions the one that was declared last."""
+        return self._definitions.latest(name)
+
     def handle(self, process_id: str) -> ProcessHandle[Any]:
         """Return a handle on a process by its id."""
         return ProcessHandle(self._require().storage, process_id)

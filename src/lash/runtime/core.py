@@ -38,6 +38,13 @@ class Definitions:
             raise UnknownDefinition("agent", name or "(none named)", ", ".join(sorted(self.agents)))
         return found
 
+    def latest(self, name: str) -> ProcessDefinition[Any, Any]:
+        """Return the process of a name, of the version that was declared last."""
+        for (each, _), found in reversed(self.processes.items()):
+            if each == name:
+                return found
+        raise UnknownDefinition("process", name, ", ".join(sorted({each for each, _ in self.processes})))
+
     def process(self, name: str, version: str) -> ProcessDefinition[Any, Any]:
         found = self.processes.get((name, version))
         if found is None:

@@ -276,6 +276,8 @@ class App:
         """The storage itself, for everything that has no short form here."""
     def session(self, session_id: str, agent: AgentDefinition | str | None = None) -> SessionHandle:
         """Return a handle on a session. The agent is named once; the session remembers it from its first turn on."""
+    def find_process(self, name: str) -> ProcessDefinition[Any, Any]:
+        """Return the declared process of a name; of several versions the one that was declared last."""
     def handle(self, process_id: str) -> ProcessHandle[Any]:
         """Return a handle on a process by its id."""
     def emit(self, source_type: str, payload: JSON = None, *, key: str, source_key: str | None = None) -> EmitReport:

@@ -1,0 +1,106 @@
+"""``lash ask`` and ``lash watch``: a message from a terminal, and what happens in a session."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lash.cli import exits
+from lash.cli.command import command, seconds
+from lash.cli.exits import CommandFailed
+from lash.cli.output import json_line
+from lash.cli.shell import Shell
+from lash.cli.text import clock_time
+
+if TYPE_CHECKING:
+    from lash.model.activity import Observed
+    from lash.runtime.turns.handle import SessionHandle
+
+_RECENT: Final = 100
+"""How many messages at the end of a session are compared after a commit."""
+
+
+@command(
+    "ask",
+    "lash ask chat-1 'What did I order?' --timeout 60",
+    "git diff | lash ask reviews - --agent reviewer --json",
+)
+@click.argument("session_id", metavar="SESSION")
+@click.argument("text", metavar="TEXT")
+@click.option("--agent", metavar="NAME", help="The agent that answers, if the session has none yet.")
+@click.option("--key", metavar="KEY", help="Makes the message idempotent: the same key again waits for the same reply.")
+@click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", callback=seconds, help="How long to wait.")
+async def ask(
+    shell: Shell, session_id: str, text: str, agent: str | None, key: str | None, timeout_s: float | None
+) -> None:
+    """Send a message and print the reply. TEXT - reads the message from standard input.
+
+    A worker must be running: see `lash worker`. The message stays queued if there is no reply in time (exit code 5),
+    or after Ctrl-C.
+    """
+    from lash.runtime.turns.handle import SessionHandle
+
+    message = sys.stdin.read() if text == "-" else text
+    async with shell.storage() as storage:
+        reply = await SessionHandle(storage, session_id, agent=agent).ask(message, key=key, timeout_s=timeout_s)
+    if shell.json:
+        shell.value({"session_id": session_id, "reply": reply})
+    else:
+        shell.text(reply)
+
+
+@command("watch", "lash watch chat-1", "lash watch chat-1 --json")
+@click.argument("session_id", metavar="SESSION")
+@click.option("--after", "cursor", metavar="CURSOR", help="Continue after this cursor, of a value of --json.")
+async def watch(shell: Shell, session_id: str, cursor: str | None) -> None:
+    """Show what happens in a session until Ctrl-C: messages, output of running turns, queue, processes.
+
+    It ends with exit code 0 when the session is deleted.
+    """
+    from lash.runtime.turns.handle import SessionHandle
+
+    async with shell.storage() as storage:
+        if await storage.sessions.open(session_id) is None:
+            raise CommandFailed(exits.NOT_FOUND, f"session {session_id!r} does not exist")
+        handle = SessionHandle(storage, session_id)
+        # Taken before the messages are read: whatever is committed later is observed.
+        start = cursor or await handle.cursor()
+        shown = {message.id for message in await handle.messages(last=_RECENT)}
+        if shell.is_terminal:
+            shell.note(f"watching {session_id}; Ctrl-C ends")
+        async for observed in handle.observe(start):
+            if shell.json:
+                shell.value(observed)
+            else:
+                await _show(shell, handle, observed, shown)
+
+
+async def _show(shell: Shell, handle: SessionHandle, observed: Observed, shown: set[str]) -> None:
+    """Show one value for people; of a commit, its messages."""
+    from lash.model.activity import Committed, Gap, ProcessChanged, QueueChanged, TurnActivity
+
+    match observed:
+        case TurnActivity():
+            shell.line(f"{clock_time()}  output     {json_line(observed.payload)}")
+        case Committed():
+            await _show_messages(shell, handle, shown)
+        case QueueChanged():
+            queue = observed.queue
+            counts = f"{queue.queued} queued, {queue.claimed} of them running, {queue.dead} dead"
+            shell.line(f"{clock_time()}  queue      {counts}")
+        case ProcessChanged():
+            status = "" if observed.status is None else f" {observed.status.value}"
+            shell.line(f"{clock_time()}  process    {observed.process_id} {observed.kind.value}{status}")
+        case Gap():
+            shell.line(f"{clock_time()}  gap        {observed.reason.value}; earlier values are missing")
+
+
+async def _show_messages(shell: Shell, handle: SessionHandle, shown: set[str]) -> None:
+    from lash.runtime.turns.messages import text_of
+
+    for message in await handle.messages(last=_RECENT):
+        if message.id not in shown:
+            shown.add(message.id)
+            shell.text(f"{clock_time()}  {message.role.value:<9}  {text_of(message)}")
