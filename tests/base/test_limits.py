@@ -9,6 +9,7 @@ from lash.base.limits import (
     check_integer,
     check_limit,
     check_text,
+    prefix_end,
     saturating_add,
 )
 from lash.errors import InvalidInput
@@ -126,3 +127,19 @@ def test_a_page_holds_between_one_and_a_thousand() -> None:
     for wrong in (0, -1, True, "5"):
         with pytest.raises(InvalidInput, match="limit must"):
             check_limit(wrong)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "end"),
+    [
+        ("a", "b"),
+        ("az\U0010ffff", "a{"),
+        ("\U0010ffff", "\U0010ffff" * 256),
+        ("", "\U0010ffff" * 256),
+        ("\ud7ff", "\ue000"),
+        ("ab", "ac"),
+    ],
+)
+def test_the_end_of_a_prefix_is_after_all_that_begin_with_it(prefix: str, end: str) -> None:
+    """The last character is raised; one that cannot be is left out, and surrogates are skipped."""
+    assert prefix_end(prefix) == end

@@ -31,7 +31,6 @@ from lash.plan.session.page import (
     decode_page,
     encode_cursor,
     prepare_page,
-    text_after,
 )
 from tests.rules.kit import SESSION, sha256
 
@@ -218,22 +217,6 @@ def test_a_next_page_begins_after_the_last_session(
     first = prepare(fits, order=order, oldest_first=oldest_first, limit=2)
     cursor = decode_page(first, rows(9, 8, 7), {}).next_cursor
     assert prepare(fits, order=order, oldest_first=oldest_first, cursor=cursor).place == place
-
-
-@pytest.mark.parametrize(
-    ("prefix", "end"),
-    [
-        ("a", "b"),
-        ("az\U0010ffff", "a{"),
-        ("\U0010ffff", "\U0010ffff" * 256),
-        ("", "\U0010ffff" * 256),
-        ("\ud7ff", "\ue000"),
-        ("ab", "ac"),
-    ],
-)
-def test_the_end_of_a_prefix_is_after_all_that_begin_with_it(prefix: str, end: str) -> None:
-    """The last character is raised; one that cannot be is left out, and surrogates are skipped."""
-    assert text_after(prefix) == end
 
 
 def test_a_page_shows_what_a_picker_needs() -> None:

@@ -21,6 +21,9 @@ MAX_CONTENT_BYTES: Final = 512 * 1024 * 1024
 """The most bytes in one row: about half of what either database can store in one value."""
 MAX_PAGE: Final = 1_000
 """The largest page of any list: it is decoded on the event loop."""
+_LAST_CHARACTER: Final = "\U0010ffff"
+_SURROGATES: Final = range(0xD800, 0xE000)
+"""Code points that no stored text contains."""
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -67,6 +70,18 @@ def check_limit(limit: object) -> int:
 def saturating_add(left: int, right: int) -> int:
     """Add without leaving the range of a signed 64-bit column."""
     return min(left + right, MAX_INTEGER)
+
+
+def prefix_end(prefix: str) -> str:
+    """Return the least text above all ids that start with the prefix, in the order of code points.
+
+    This is also the order of UTF-8 bytes. The result is above every id if no other text is.
+    """
+    kept = prefix.rstrip(_LAST_CHARACTER)
+    if not kept:
+        return _LAST_CHARACTER * (MAX_IDENTIFIER_LENGTH + 1)
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
 
 
 def check_content(what: str, value: object, *, limit: int = MAX_CONTENT_BYTES) -> bytes:

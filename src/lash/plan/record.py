@@ -15,6 +15,7 @@ from lash.base.limits import (
     check_identifier,
     check_integer,
     check_text,
+    prefix_end,
     saturating_add,
 )
 from lash.errors import CorruptData, InvalidInput, RecordConflict
@@ -29,16 +30,11 @@ MAX_VALUE_BYTES: Final = 16 * 1024 * 1024
 """The largest value: a page of records is decoded in memory. Larger content belongs in an attachment."""
 MAX_CALL_BYTES: Final = 64 * 1024 * 1024
 """The most bytes that one call writes; the default budget of a commit."""
-AFTER_ALL_KEYS: Final = "\U0010ffff" * 256
-"""Greater than every key."""
 _BRIEF_CHANGES: Final = 16
 """Calls of up to this many changes may be written on the event loop; see the next limit."""
 _BRIEF_BYTES: Final = 65_536
 """Calls of up to this many bytes may be written on the event loop."""
 _FIELD: Final = re.compile("[A-Za-z_][A-Za-z0-9_]{0,31}")
-_LAST_BEFORE_SURROGATES: Final = 0xD7FF
-_FIRST_AFTER_SURROGATES: Final = 0xE000
-_LAST_CODE_POINT: Final = 0x10FFFF
 
 
 class RecordName(NamedTuple):
@@ -215,7 +211,7 @@ def version_of(version: int, expires_at_ms: int | None, now_ms: int) -> int:
 def key_range(prefix: object, after: object, *, reverse: bool) -> KeyRange:
     """Return the keys of a page: those with the prefix, after a key in the direction of reading."""
     start = check_text("prefix", prefix, limit=MAX_IDENTIFIER_LENGTH)
-    first, end = start, _end_of(start)
+    first, end = start, prefix_end(start)
     if after is None:
         return KeyRange(first, end)
     last = check_identifier("after", after)
@@ -262,13 +258,3 @@ def _check_field(what: str, name: object) -> str:
 
 def _check_version(version: object) -> int | None:
     return None if version is None else check_integer("expected_version", version, at_least=0)
-
-
-def _end_of(prefix: str) -> str:
-    """Return the least text that is greater than every text with the prefix."""
-    kept = prefix.rstrip(chr(_LAST_CODE_POINT))
-    if not kept:
-        return AFTER_ALL_KEYS
-    last = ord(kept[-1])
-    following = _FIRST_AFTER_SURROGATES if last == _LAST_BEFORE_SURROGATES else last + 1
-    return kept[:-1] + chr(following)

@@ -11,13 +11,13 @@ import msgspec
 
 from lash.base.codec import encode
 from lash.base.limits import (
-    MAX_IDENTIFIER_LENGTH,
     MAX_INTEGER,
     MIN_INTEGER,
     check_identifier,
     check_integer,
     check_limit,
     check_text,
+    prefix_end,
 )
 from lash.errors import CorruptData, InvalidInput
 from lash.model.session.checkpoint import Checkpoint
@@ -34,9 +34,6 @@ from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, decode_che
 from lash.plan.session.meta import MetaRow, check_labels, decode_meta, label_terms
 from lash.plan.session.session import ReadRow, decode_head
 
-_LAST_CHARACTER: Final = 0x10FFFF
-_SURROGATES: Final = range(0xD800, 0xE000)
-"""Code points that are no characters."""
 _FEW: Final = frozenset({SessionState.RUNNING, SessionState.QUEUED, SessionState.WAITING})
 """The states that have indexes of their own; most sessions are idle."""
 
@@ -105,7 +102,7 @@ class PreparedPage(msgspec.Struct, frozen=True, kw_only=True):
         else:
             place = {"key": self._after.key}
         if self.way == "prefix":
-            place |= {"prefix_end": text_after(self.wanted.prefix or "")}
+            place |= {"prefix_end": prefix_end(self.wanted.prefix or "")}
         if self.lead is not None:
             place |= {"lead_key": self.lead[0], "lead_value": self.lead[1]}
         return place
@@ -185,16 +182,6 @@ def check_filter(wanted: object) -> SessionFilter:
             check_integer(name, moment)
     encode(wanted, SessionFilter, "filter")
     return wanted
-
-
-def text_after(prefix: str) -> str:
-    """Return a text after all ids that begin with the prefix, by bytes, and before all other ids that follow them."""
-    for place in range(len(prefix) - 1, -1, -1):
-        code = ord(prefix[place])
-        if code < _LAST_CHARACTER:
-            following = _SURROGATES.stop if code + 1 in _SURROGATES else code + 1
-            return prefix[:place] + chr(following)
-    return chr(_LAST_CHARACTER) * (MAX_IDENTIFIER_LENGTH + 1)
 
 
 def decode_page(
