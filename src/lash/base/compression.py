@@ -73,7 +73,9 @@ def pack(content: bytes, compression: Compression) -> StoredBlob:
 
 def unpack(blob: StoredBlob) -> bytes:
     """Return the bytes after verifying their hash. Never expands beyond ``size``."""
-    content = _expand(blob) if blob.codec is Codec.ZSTD else blob.content
+    content = blob.content
+    if blob.codec is Codec.ZSTD:
+        content = _expand(content, blob.size, f"the stored content of {blob.ref}")
     if len(content) != blob.size or content_hash(content) != blob.ref:
         refuse_sealed(content)
         raise CorruptData(f"the stored bytes of {blob.ref} are damaged")
@@ -89,17 +91,20 @@ def unpack_stored(ref: str, codec: str, size: int, content: bytes) -> bytes:
     return unpack(StoredBlob(BlobRef(ref), known, size, content))
 
 
-def _expand(blob: StoredBlob) -> bytes:
-    if not 0 <= blob.size <= MAX_CONTENT_BYTES:
+def _expand(content: bytes, size: int, what: str) -> bytes:
+    """Return the bytes of one whole zstd frame; expands at most one byte beyond ``size``."""
+    if not 0 <= size <= MAX_CONTENT_BYTES:
         # To the decompressor a negative limit means none, and a few bytes can expand to terabytes.
-        raise CorruptData(f"the stored bytes of {blob.ref} have the impossible size {blob.size}")
+        raise CorruptData(f"{what} cannot be decompressed: it has the impossible size {size}")
     decompressor = zstd.ZstdDecompressor()
     try:
-        content = decompressor.decompress(blob.content, max_length=blob.size + 1)
+        expanded = decompressor.decompress(content, max_length=size + 1)
     except zstd.ZstdError as error:
-        refuse_sealed(blob.content)
-        raise CorruptData(f"the stored bytes of {blob.ref} cannot be decompressed: {error}") from error
-    return content
+        refuse_sealed(content)
+        raise CorruptData(f"{what} cannot be decompressed: {error}") from error
+    if not decompressor.eof or decompressor.unused_data:
+        raise CorruptData(f"{what} cannot be decompressed: it does not end where it should")
+    return expanded
 
 
 _DICTIONARY: Final = (
@@ -159,23 +164,10 @@ def unpack_with_bytes(packed: bytes, what: str) -> tuple[bytes, bytes]:
         raise CorruptData(f"{what} cannot be read: it is cut off")
     _, is_compressed, length, size = _FRAME_HEAD.unpack_from(packed)
     text, rest = packed[_FRAME_HEAD.size :][:length], packed[_FRAME_HEAD.size + length :]
-    if size > MAX_CONTENT_BYTES:
-        raise CorruptData(f"{what} cannot be read: it has the impossible size {size}")
-    content = _expand_whole(rest, size, what) if is_compressed else rest
+    content = _expand(rest, size, what) if is_compressed else rest
     if len(text) != length or len(content) != size:
         raise CorruptData(f"{what} cannot be read: its bytes are cut off")
     return text, content
-
-
-def _expand_whole(content: bytes, size: int, what: str) -> bytes:
-    decompressor = zstd.ZstdDecompressor()
-    try:
-        expanded = decompressor.decompress(content, max_length=size + 1)
-    except (zstd.ZstdError, EOFError) as error:
-        raise CorruptData(f"{what} cannot be decompressed: {error}") from error
-    if not decompressor.eof or decompressor.unused_data:
-        raise CorruptData(f"{what} cannot be decompressed: it does not end where it should")
-    return expanded
 
 
 def unpack_text(packed: bytes, what: str) -> bytes:
