@@ -135,9 +135,21 @@ def test_without_a_sealer_values_are_the_same_objects() -> None:
     assert PLAIN.open_row(row) is row
 
 
-def test_a_text_that_looks_sealed_is_kept() -> None:
-    """A person may write the mark; what follows is not base64."""
-    assert Seals(key("k")).open_text(NOTE, "~lash1~ is how it starts", "n") == "~lash1~ is how it starts"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "~lash1~ is how it starts",
+        "~lash1~grüße",
+        '{"sealed":"~lash1~',
+        '{"sealed":"~lash1~Zm9v',
+        '{"sealed":"~lash1~no base64"}',
+    ],
+)
+def test_a_text_that_looks_sealed_is_kept(text: str) -> None:
+    """A person may write the mark; only whole base64 after it, in a whole text, is sealed."""
+    seals = Seals(key("k"))
+    assert seals.open_text(NOTE, text, "n") == text
+    assert not seals.is_current(text)
 
 
 def test_readable_fields_stay_readable() -> None:

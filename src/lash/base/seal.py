@@ -187,12 +187,14 @@ def _sealed_in_text(stored: str) -> bytes | None:
     """Return the sealed bytes of a stored text; None if it is a plain one."""
     token = stored
     if stored.startswith(_OBJECT_MARK):
-        token = stored[len(_OBJECT_MARK) - len(TEXT_MARK) : stored.index('"', len(_OBJECT_MARK))]
+        token, quote, _ = stored[len(_OBJECT_MARK) - len(TEXT_MARK) :].partition('"')
+        if not quote:
+            return None
     if not token.startswith(TEXT_MARK):
         return None
     try:
         return binascii.a2b_base64(token[len(TEXT_MARK) :], strict_mode=True)
-    except binascii.Error:
+    except ValueError:
         # A text that a person wrote; sealed ones are whole.
         return None
 
