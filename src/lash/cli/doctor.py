@@ -244,7 +244,7 @@ async def _connections(storage: PostgresStorage) -> Check:
     detail = f"{use.used} of {use.limit} in use; {plural(live, 'live worker')} need at least {needed}"
     if needed > use.limit:
         return Check("connections", "warn", f"{detail}: raise max_connections, or run fewer workers")
-    if 4 * use.used > 3 * use.limit:
+    if use.is_nearly_full:
         return Check("connections", "warn", f"{detail}; pools open no more than one while the server is so full")
     return Check("connections", "ok", detail)
 

@@ -59,7 +59,8 @@ class Text(msgspec.Struct, array_like=True, frozen=True):
 
 
 def queries_for(options: PostgresOptions) -> Mapping[str, str]:
-    engine = {"lock_holders": load_queries("lash.postgres.sql", schema=options.schema)["lock_holders"]}
+    known = load_queries("lash.postgres.sql", schema=options.schema)
+    engine = {name: known[name] for name in ("connection_use", "lock_holders")}
     return engine | {name: in_schema(text, options.schema) for name, text in _QUERIES.items()}
 
 

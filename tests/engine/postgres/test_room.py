@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import lash
-from lash.postgres.engine.room import Room
+from lash.postgres.engine.room import ConnectionUse, Room
 from lash.testing.postgres_server import PostgresServer, find_binaries
 from tests.backends import run_sql
 from tests.cli.kit import run
@@ -18,6 +18,7 @@ from tests.engine.postgres.kit import RUNNING, Item, opened, raw_connection, unt
 
 _WORKERS = 3
 _BY_USER = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1"
+_BY_TYPE = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = $1"
 _ABOVE = f"SELECT greatest(0, count(*) - {2 * (_WORKERS + 1)}) FROM pg_stat_activity WHERE usename = $1"
 
 
@@ -70,6 +71,22 @@ async def test_workers_with_default_options_share_the_connections_of_a_small_ser
             for number in range(24):
                 group.create_task(converse(number))
         await until_count(watcher, _ABOVE, "ordinary", 0)
+
+
+async def test_a_role_without_rights_counts_the_connections_of_others(small_server: PostgresServer) -> None:
+    """Six connections of another role leave a pool of an ordinary role one; `lash doctor` counts the same."""
+    run_sql(small_server.url, "CREATE ROLE blind LOGIN PASSWORD 'secret'", "GRANT ALL ON SCHEMA public TO blind")
+    url = f"postgresql://blind:secret@{small_server.url.rpartition('@')[2]}"
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(6):
+            await stack.enter_async_context(raw_connection(small_server.url))
+        database = await stack.enter_async_context(opened(url))
+        calls = [asyncio.create_task(database.read_one(Item, "sleep", 0.01)) for _ in range(8)]
+        assert await asyncio.gather(*calls) == [Item(1, 2)] * 8
+        watcher = await stack.enter_async_context(raw_connection(small_server.url))
+        assert await watcher.fetchval(_BY_USER, "blind") == 1
+        await until_count(watcher, _BY_TYPE, "client backend", 8)
+        assert await database.read_one(ConnectionUse, "connection_use") == ConnectionUse(limit=9, used=8)
 
 
 async def test_a_pool_waits_for_its_own_connection_while_the_server_is_nearly_full(

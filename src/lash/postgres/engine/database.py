@@ -90,7 +90,7 @@ class Database:
         A ``pool`` of the caller is used unchanged and never closed. Raises :class:`ConfigError` for a server that is
         too old, is not UTF8 or refuses the login, and :class:`StoreUnavailable` for one that does not answer.
         """
-        database = cls(Connections(options, pool), options, queries, on_statement, seals)
+        database = cls(Connections(options, pool, queries["connection_use"]), options, queries, on_statement, seals)
         try:
             await database._check_server()
         except BaseException:

@@ -50,8 +50,10 @@ class Connections:
     lash's own pool whose statement succeeded is therefore kept for the next caller, unless a caller waits for one.
     """
 
-    def __init__(self, options: PostgresOptions, pool: AnyPool | None) -> None:
+    def __init__(self, options: PostgresOptions, pool: AnyPool | None, use_statement: str) -> None:
+        """Make connections of a new pool or of the caller's; ``use_statement`` counts the connections of the server."""
         self._options = options
+        self._use_statement = use_statement
         self._owned = pool is None
         self._sets_after_connecting = False
         """Whether a pooler refused the session settings at the start, so that they follow in a statement."""
@@ -156,7 +158,7 @@ class Connections:
     async def _look_for_room(self, room: Room, connection: PooledConnection) -> None:
         """Let the pool grow if the server has room for a further connection."""
         with contextlib.suppress(*DRIVER_ERRORS):
-            if await has_room(connection, self._options.connect_timeout_s):
+            if await self._has_room(connection):
                 room.grow()
             else:
                 room.shrink()
@@ -250,11 +252,14 @@ class Connections:
     async def _prepare(self, connection: PlainConnection) -> None:
         """Make a new connection of the pool ready, unless the server can hardly spare it."""
         keep_alive(connection, self._options)
-        if self._may_be_spared() and not await has_room(connection, self._options.connect_timeout_s):
+        if self._may_be_spared() and not await self._has_room(connection):
             raise ServerNearlyFull
         connection.add_termination_listener(self._note_closed)
         if self._sets_after_connecting:
             await _set(connection, session_settings(self._options), self._options)
+
+    async def _has_room(self, connection: PlainConnection | PooledConnection) -> bool:
+        return await has_room(connection, self._use_statement, self._options.connect_timeout_s)
 
     def _count_open(self) -> int:
         return self._pool.get_size()

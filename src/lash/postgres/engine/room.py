@@ -21,15 +21,6 @@ _PATIENCE_S: Final = 0.05
 """A further connection is opened if no call has ended for this long; while calls end, they look for room first."""
 _PAUSE_S: Final = 5.0
 """How long a pool that found the server nearly full opens no further connection."""
-_HAS_ROOM: Final = """\
-SELECT 4 * count(*) <= 3 * (
-        current_setting('max_connections')::integer
-        - current_setting('superuser_reserved_connections')::integer
-        - coalesce(current_setting('reserved_connections', true)::integer, 0)
-    )
-FROM pg_stat_activity
-WHERE backend_type = 'client backend'"""
-"""A quarter is left for the first connections of programs that start later."""
 
 
 class ConnectionUse(msgspec.Struct, frozen=True, array_like=True):
@@ -38,14 +29,20 @@ class ConnectionUse(msgspec.Struct, frozen=True, array_like=True):
     limit: int
     used: int
 
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether less than a quarter is left for the first connections of programs that start later."""
+        return 4 * self.used > 3 * self.limit
+
 
 class ServerNearlyFull(Exception):
     """A further connection of a pool was given up, because other programs may need it more."""
 
 
-async def has_room(connection: AnyConnection, timeout_s: float) -> bool:
-    """Return whether at most three quarters of the server's connections are in use."""
-    return bool(await connection.fetchval(_HAS_ROOM, timeout=timeout_s))
+async def has_room(connection: AnyConnection, statement: str, timeout_s: float) -> bool:
+    """Return whether the server can spare a further connection; ``statement`` reads the use of its connections."""
+    found = await connection.fetchrow(statement, timeout=timeout_s)
+    return found is not None and not ConnectionUse(*found).is_nearly_full
 
 
 class Room:
