@@ -17,7 +17,9 @@ _KNOWN: Final = b"lash"
 async def check_mark(rows: SealRows, seals: Seals) -> None:
     """Raise CannotUnseal if the storage is sealed and the sealer is missing or does not have its key.
 
-    The first opening with a sealer writes the mark.
+    The first opening with a sealer writes the mark. It fails if it cannot: a storage that was opened on a full disk or
+    on a standby may write later, and sealed values without a mark would let a program without the sealer write plain
+    ones among them.
     """
     mark = await rows.mark()
     if mark is not None and is_sealed(mark):
@@ -26,6 +28,8 @@ async def check_mark(rows: SealRows, seals: Seals) -> None:
     elif seals.is_active:
         try:
             await rows.keep_mark(seals.content(SECRET, _KNOWN, MARK_NAME))
-        except StorageFailure:
-            # A role that may not write stores no values either.
-            return
+        except StorageFailure as error:
+            raise StorageFailure(
+                f"cannot mark the storage as sealed; open it with its sealer and a role that may write once: {error}",
+                outcome_unknown=error.outcome_unknown,
+            ) from error
