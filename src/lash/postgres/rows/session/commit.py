@@ -31,7 +31,7 @@ from lash.sqlkit.rows import Number
 from lash.stores.session import DecideCommit
 
 
-class _StalePlanError(Exception):
+class StalePlanError(Exception):
     """Rolls back a transaction whose guard refused the plan."""
 
 
@@ -163,7 +163,7 @@ class PostgresCommits:
                 schema = self._database.options.schema
                 await reclaim_graphs(transaction, schema, await drop_runs(transaction, schema, run_key))
                 return written
-        except _StalePlanError:
+        except StalePlanError:
             return None
         except CorruptData as error:
             if not is_taken_key(error):
@@ -182,4 +182,4 @@ async def _clear_graph(transaction: Transaction, head: HeadRow) -> int | None:
 
 def _require(fact: bool) -> None:  # noqa: FBT001 (the fact is all there is)
     if not fact:
-        raise _StalePlanError
+        raise StalePlanError

@@ -18,7 +18,7 @@ from lash.postgres.commit.together import arguments_of_first
 from lash.postgres.commit.writer import WrittenCommit
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.engine.errors import is_taken_key
-from lash.postgres.rows.session.commit import FactsAnswer, facts_arguments
+from lash.postgres.rows.session.commit import FactsAnswer, StalePlanError, facts_arguments
 from lash.postgres.rows.session.fork import create_arguments
 from lash.stores.session import DecideFirstCommit
 
@@ -29,10 +29,6 @@ class ExistingAnswer(msgspec.Struct, frozen=True, array_like=True):
     row: MetaRow | None
     turn: TurnRow | None
     revision: int
-
-
-class _StalePlanError(Exception):
-    """Rolls back a transaction whose plan no longer holds."""
 
 
 class PostgresCreations:
@@ -90,7 +86,7 @@ class PostgresCreations:
         try:
             async with self._database.transaction() as transaction:
                 return await _write_both(transaction, encoded, prepared, decide)
-        except _StalePlanError:
+        except StalePlanError:
             return None
         except CorruptData as error:
             # Another statement inserted one of the records meanwhile.
@@ -115,13 +111,13 @@ async def _write_both(
 ) -> MetaRow | None:
     created = await transaction.one(MetaRow, "session_create", *create_arguments(transaction.seals, encoded))
     if created is None or created.revision != prepared.commit.expected_revision:
-        raise _StalePlanError
+        raise StalePlanError
     answer = await transaction.one(FactsAnswer, "commit_facts", *facts_arguments(prepared))
     if answer is None:
-        raise _StalePlanError
+        raise StalePlanError
     decision = decide(prepared, answer.facts(prepared))
     assert isinstance(decision, Apply), "a new session has no turn to replay"
     planned = PlannedCommit.sealed(transaction.seals, prepared, decision)
     if await transaction.one(WrittenCommit, "commit_apply", *arguments_of_any([planned])) is None:
-        raise _StalePlanError
+        raise StalePlanError
     return await transaction.one(MetaRow, "session_meta", encoded.meta.session_id)
