@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from lash.backend.seal import seal_head, seal_placement
 from lash.base.codec import encode
-from lash.errors import CorruptData
 from lash.model.session.commit import AppendResult
 from lash.plan.session.append import AppendFacts, ApplyAppend, PreparedAppend, ReplayAppend, first_head
 from lash.plan.session.node import StoredNode
 from lash.plan.session.session import HeadRow
 from lash.sqlite.engine.database import SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
-from lash.sqlite.rows.session.commit import find_turn, write_nodes
+from lash.sqlite.rows.session.commit import find_turn, publish_head, write_nodes
 from lash.sqlite.rows.session.lookup import missing
 from lash.stores.session import DecideAppend
 
@@ -51,24 +50,14 @@ def _stored_nodes(transaction: Transaction, prepared: PreparedAppend, head: Appe
 
 def _write(transaction: Transaction, prepared: PreparedAppend, decision: ApplyAppend) -> None:
     head, first = seal_head(transaction.seals, decision.head), first_head()
-    published = transaction.run(
+    publish_head(
+        transaction,
         "append_head",
-        session_key=head.session_key,
-        revision=head.revision,
+        prepared.session_id,
+        head,
         config=first.config,
         checkpoint_ref=first.checkpoint.ref,
-        leaf_node_id=head.leaf_node_id,
-        leaf_segment=head.leaf_segment,
-        leaf_depth=head.leaf_depth,
-        segment_count=head.segment_count,
-        node_seq=head.node_seq,
-        node_count=head.node_count,
-        first_user_message=head.first_user_message,
-        user_message_count=head.user_message_count,
-        now_ms=transaction.now_ms,
     )
-    if published != 1:
-        raise CorruptData(f"the head of session {prepared.session_id!r} changed inside a transaction")
     write_nodes(transaction, head.session_key, seal_placement(transaction.seals, decision.placement))
     _carry_checkpoint(transaction, prepared, decision)
     if prepared.turn_id is not None:

@@ -173,13 +173,26 @@ def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply, 
 
 
 def _write_head(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
-    published = transaction.run(
+    publish_head(
+        transaction,
         "commit_head",
-        session_key=head.session_key,
-        revision=head.revision,
+        prepared.commit.session_id,
+        head,
         config=prepared.config,
         current_frame_id=prepared.commit.current_frame_id,
         checkpoint_ref=prepared.checkpoint.ref,
+        agent=prepared.agent,
+    )
+
+
+def publish_head(
+    transaction: Transaction, statement: str, session_id: str, head: HeadRow, **others: SQLiteValue
+) -> None:
+    """Replace the head of a session; ``others`` are the arguments that only this statement takes."""
+    published = transaction.run(
+        statement,
+        session_key=head.session_key,
+        revision=head.revision,
         leaf_node_id=head.leaf_node_id,
         leaf_segment=head.leaf_segment,
         leaf_depth=head.leaf_depth,
@@ -188,11 +201,11 @@ def _write_head(transaction: Transaction, prepared: PreparedCommit, head: HeadRo
         node_count=head.node_count,
         first_user_message=head.first_user_message,
         user_message_count=head.user_message_count,
-        agent=prepared.agent,
         now_ms=transaction.now_ms,
+        **others,
     )
     if published != 1:
-        raise CorruptData(f"the head of session {prepared.commit.session_id!r} changed inside a transaction")
+        raise CorruptData(f"the head of session {session_id!r} changed inside a transaction")
 
 
 def _write_graph(transaction: Transaction, decision: Apply) -> None:
