@@ -6,6 +6,7 @@ from lash.base.limits import (
     check_content,
     check_digest,
     check_identifier,
+    check_identifiers,
     check_integer,
     check_limit,
     check_text,
@@ -143,3 +144,23 @@ def test_a_page_holds_between_one_and_a_thousand() -> None:
 def test_the_end_of_a_prefix_is_after_all_that_begin_with_it(prefix: str, end: str) -> None:
     """The last character is raised; one that cannot be is left out, and surrogates are skipped."""
     assert prefix_end(prefix) == end
+
+
+def test_ids_are_taken_once_each_in_their_order() -> None:
+    """Any collection of ids is accepted; a repeated id counts once."""
+    assert check_identifiers("node_ids", ["b", "a", "b"]) == ("b", "a")
+    assert check_identifiers("node_ids", frozenset({"a"})) == ("a",)
+    assert check_identifiers("node_ids", ()) == ()
+
+
+@pytest.mark.parametrize("wrong", ["abc", b"abc", 7, iter(["a"])])
+def test_what_is_no_collection_of_ids_is_refused(wrong: object) -> None:
+    """A single id given as text is not treated as a collection of letters."""
+    with pytest.raises(InvalidInput, match="node_ids must be a collection of ids"):
+        check_identifiers("node_ids", wrong)
+
+
+def test_a_bad_id_among_good_ones_is_refused() -> None:
+    """Every id of the collection is checked."""
+    with pytest.raises(InvalidInput, match="node_ids item is blank"):
+        check_identifiers("node_ids", ["a", " "])

@@ -13,7 +13,6 @@ from lash.model.session.node import BytesEntry, MessageEntry, Node, PluginEntry,
 from lash.plan.session.node import (
     PathRow,
     StoredNode,
-    check_node_ids,
     decode_node,
     encode_nodes,
     first_user_text,
@@ -138,26 +137,6 @@ def test_a_node_that_cannot_be_stored_is_refused_by_its_path(node: Node, message
     """The error names the position of the node and the wrong field."""
     with pytest.raises(InvalidInput, match=message):
         encode_nodes([noted("first"), node], Compression.BALANCED)
-
-
-def test_ids_are_taken_once_each_in_their_order() -> None:
-    """Any collection of ids is accepted; a repeated id counts once."""
-    assert check_node_ids(["b", "a", "b"]) == ("b", "a")
-    assert check_node_ids(frozenset({"a"})) == ("a",)
-    assert check_node_ids(()) == ()
-
-
-@pytest.mark.parametrize("wrong", ["abc", b"abc", 7, iter(["a"])])
-def test_what_is_no_collection_of_ids_is_refused(wrong: object) -> None:
-    """A single id given as text is not treated as a collection of letters."""
-    with pytest.raises(InvalidInput, match="node_ids must be a collection of ids"):
-        check_node_ids(wrong)  # type: ignore[arg-type]
-
-
-def test_a_bad_id_among_good_ones_is_refused() -> None:
-    """Every id of the collection is checked."""
-    with pytest.raises(InvalidInput, match="node_id is blank"):
-        check_node_ids(["a", " "])
 
 
 def test_a_stored_node_of_the_same_content_is_left_out() -> None:

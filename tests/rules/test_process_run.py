@@ -156,14 +156,14 @@ def test_ids_are_a_collection_of_different_ones() -> None:
         (b"abc", "process_ids must be a collection of ids, not bytes"),
         (iter(["a"]), "process_ids must be a collection of ids, not list_iterator"),
         (None, "process_ids must be a collection of ids, not NoneType"),
-        (["a", ""], "process_id is blank"),
+        (["a", ""], "process_ids item is blank"),
         (["a", "b", "a"], "process_ids names a process twice"),
     ],
 )
 def test_what_are_no_ids_is_refused(wrong: object, message: str) -> None:
     """A single text is not treated as its letters."""
     with pytest.raises(InvalidInput, match=message):
-        check_process_ids(wrong)
+        check_process_ids(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

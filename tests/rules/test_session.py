@@ -28,7 +28,6 @@ from lash.plan.session.session import (
     RevisionRows,
     ShortPath,
     check_scope,
-    check_session_ids,
     decode_head,
     decode_path,
     decode_raw_path,
@@ -277,11 +276,3 @@ def test_a_node_that_is_needed_cannot_be_removed(held: HeldNode, message: str) -
     with pytest.raises(InvalidInput) as caught:
         require_removable(SESSION, [held, HeldNode("z", "path")])
     assert str(caught.value) == message
-
-
-def test_ids_of_sessions_are_taken_once_each() -> None:
-    """Ids are checked and kept in order without repetitions; a text is not a collection of ids."""
-    assert check_session_ids(["b", "a", "b"]) == ("b", "a")
-    for wrong in ("ab", b"ab", 7, [""], [7]):
-        with pytest.raises(InvalidInput, match="session_id"):
-            check_session_ids(wrong)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from lash.backend.record import RecordValues
 from lash.base.compression import BlobRef
-from lash.base.limits import check_identifier, check_integer, check_limit
+from lash.base.limits import check_identifier, check_identifiers, check_integer, check_limit
 from lash.errors import BlobNotFound, NodeNotFound
 from lash.model.lease import LeaseFence
 from lash.model.session.checkpoint import Checkpoint, CheckpointManifest
@@ -48,13 +48,12 @@ from lash.plan.session.meta import (
     new_meta,
     save_change,
 )
-from lash.plan.session.node import check_node_ids, decode_node, graph_nodes
+from lash.plan.session.node import decode_node, graph_nodes
 from lash.plan.session.page import PageParts, decode_page, prepare_page
 from lash.plan.session.session import (
     ShortPath,
     check_path,
     check_scope,
-    check_session_ids,
     decode_head,
     decode_path,
     decode_raw_path,
@@ -161,7 +160,7 @@ class Sessions:
         return await self._rows.page(page, partial(decode_page, page))
 
     async def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
-        return self._announce(await self._rows.delete_many(check_session_ids(session_ids)))
+        return self._announce(await self._rows.delete_many(check_identifiers("session_ids", session_ids)))
 
     async def delete_expired(self, *, limit: int = 100) -> tuple[str, ...]:
         return self._announce(await self._rows.delete_expired(check_limit(limit)))
@@ -229,7 +228,7 @@ class BoundSession:
         return None if row is None else decode_node(row)
 
     async def nodes(self, node_ids: Collection[str]) -> dict[str, Node]:
-        wanted = check_node_ids(node_ids)
+        wanted = check_identifiers("node_ids", node_ids)
         parts = await self._rows.nodes(self._session_id, wanted, graph_nodes)
         found = {node.node_id: node for part in parts for node in part}
         return {node_id: found[node_id] for node_id in wanted if node_id in found}
@@ -300,7 +299,7 @@ class BoundSession:
         )
 
     async def tombstone(self, node_ids: Collection[str]) -> int:
-        wanted = check_node_ids(node_ids)
+        wanted = check_identifiers("node_ids", node_ids)
         return await self._rows.tombstone(self._session_id, wanted, partial(require_removable, self._session_id))
 
     async def erase(self, node_ids: Collection[str], *, fence: LeaseFence | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 from lash.errors import InvalidInput
@@ -33,6 +34,13 @@ def check_identifier(what: str, value: object) -> str:
     if not text.strip():
         raise InvalidInput(f"{what} is blank")
     return text
+
+
+def check_identifiers(what: str, values: object) -> tuple[str, ...]:
+    """Return the ids in their order, each one once; raise InvalidInput unless they are a collection of ids."""
+    if isinstance(values, str | bytes) or not isinstance(values, Collection):
+        raise InvalidInput(f"{what} must be a collection of ids, not {type(values).__name__}")
+    return tuple(dict.fromkeys(check_identifier(f"{what} item", each) for each in values))
 
 
 def check_text(what: str, value: object, *, limit: int = MAX_TEXT_LENGTH) -> str:

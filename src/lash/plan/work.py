@@ -5,12 +5,11 @@ Readiness is scheduling state, as the lease is: it is not part of the record, an
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
-from lash.base.limits import check_identifier, check_integer
+from lash.base.limits import check_identifiers, check_integer
 from lash.errors import CorruptData, InvalidInput, NewerSchema
 from lash.model.causal import ProcessCause, ProcessEventCause
 from lash.model.lease import Lease, LeaseOwner, Resource, process_resource, session_resource
@@ -133,9 +132,9 @@ def check_poll(
         sessions=_check_size("sessions", sessions),
         processes=_check_size("processes", processes),
         owner=owner,
-        running_sessions=_check_ids("running_sessions", running_sessions),
-        running_processes=_check_ids("running_processes", running_processes),
-        process_names=None if process_names is None else _check_ids("process_names", process_names),
+        running_sessions=check_identifiers("running_sessions", running_sessions),
+        running_processes=check_identifiers("running_processes", running_processes),
+        process_names=None if process_names is None else check_identifiers("process_names", process_names),
         beat=row,
     )
 
@@ -194,9 +193,3 @@ def _check_size(what: str, size: object) -> int:
     if number > MAX_POLL:
         raise InvalidInput(f"{what} must be at most {MAX_POLL:,}, not {number:,}")
     return number
-
-
-def _check_ids(what: str, ids: object) -> tuple[str, ...]:
-    if isinstance(ids, str) or not isinstance(ids, Collection):
-        raise InvalidInput(f"{what} must be a collection of ids, not {type(ids).__name__}")
-    return tuple(check_identifier(f"{what} item", each) for each in ids)

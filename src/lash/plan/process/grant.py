@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from lash.base.limits import check_identifier, check_text
+from lash.base.limits import check_identifier, check_identifiers, check_text
 from lash.errors import InvalidInput
 from lash.model.process.process import AgentScope, Grant, GrantEntry, SessionDetached
 from lash.plan.process.process import ProcessRow, check_agent_scope, decode_process
@@ -58,12 +58,10 @@ class DetachAnswer(msgspec.Struct, frozen=True, array_like=True):
     processes: list[DetachedRow]
 
 
-def check_process_ids(process_ids: object) -> tuple[str, ...]:
+def check_process_ids(process_ids: Collection[str]) -> tuple[str, ...]:
     """Return the ids, or raise InvalidInput unless they are a collection of distinct ids."""
-    if isinstance(process_ids, str | bytes) or not isinstance(process_ids, Collection):
-        raise InvalidInput(f"process_ids must be a collection of ids, not {type(process_ids).__name__}")
-    ids = tuple(check_identifier("process_id", each) for each in process_ids)
-    if len(set(ids)) != len(ids):
+    ids = check_identifiers("process_ids", process_ids)
+    if len(ids) != len(process_ids):
         raise InvalidInput("process_ids names a process twice")
     return ids
 

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from lash.base.limits import MAX_INTEGER
+from lash.base.limits import MAX_INTEGER, check_identifiers
 from lash.errors import InvalidInput, LeaseLost
 from lash.model.lease import LeaseFence, ResourceKind, session_resource
 from lash.model.session.node import ErasedEntry
 from lash.model.session.session import Retention
 from lash.plan.lease import LeaseRow, check_fence, require_fence
-from lash.plan.session.node import check_node_ids, encode_body
+from lash.plan.session.node import encode_body
 from lash.plan.session.session import HeldNode, require_removable
 
 
@@ -65,7 +65,7 @@ def prepare_erasure(
     """Check a request to erase nodes, or raise InvalidInput."""
     if fence is not None:
         check_fence("fence", fence, ResourceKind.SESSION)
-    wanted = check_node_ids(node_ids)
+    wanted = check_identifiers("node_ids", node_ids)
     return PreparedErasure(session_id=session_id, node_ids=wanted, fence=fence, retention=retention)
 
 

@@ -10,7 +10,7 @@ module needs no other session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Final, NamedTuple, TypeVar
 
@@ -137,13 +137,6 @@ def encode_nodes(nodes: Sequence[Node], compression: Compression) -> tuple[Encod
             raise InvalidInput(f"node {node.node_id!r} occurs twice in one commit")
         seen.add(node.node_id)
     return encoded
-
-
-def check_node_ids(node_ids: Collection[str]) -> tuple[str, ...]:
-    """Return the ids without repetitions, or raise InvalidInput if they are not a collection of ids."""
-    if isinstance(node_ids, str | bytes) or not isinstance(node_ids, Collection):
-        raise InvalidInput(f"node_ids must be a collection of ids, not {type(node_ids).__name__}")
-    return tuple(dict.fromkeys(check_identifier("node_id", node_id) for node_id in node_ids))
 
 
 def decode_node(row: PathRow | StoredNode) -> Node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
@@ -209,13 +209,6 @@ def check_path(leaf_node_id: str | None, last: int | None) -> ActivePath:
     if last is not None:
         check_integer("last", last, at_least=1)
     return ActivePath(leaf_node_id=leaf_node_id, last=last)
-
-
-def check_session_ids(session_ids: Collection[str]) -> tuple[str, ...]:
-    """Return the ids without repetitions, or raise InvalidInput if they are not a collection of ids."""
-    if isinstance(session_ids, str | bytes) or not isinstance(session_ids, Collection):
-        raise InvalidInput(f"session_ids must be a collection of ids, not {type(session_ids).__name__}")
-    return tuple(dict.fromkeys(check_identifier("session_id", each) for each in session_ids))
 
 
 def require_removable(session_id: str, held: Iterable[HeldNode]) -> None:
