@@ -16,6 +16,7 @@ from tests.cli.kit import output, run, values
 from tests.cli.seed import Seeded, register_worker
 from tests.factories.session import acquired, owner
 from tests.factories.trigger import trigger
+from tests.raw import raw
 
 T = TypeVar("T")
 
@@ -53,6 +54,18 @@ def test_removing_asks_unless_told(seeded: Seeded) -> None:
     gone = run("sessions", "rm", "support-42", "--yes", url=seeded.url)
     assert (gone.returncode, gone.stdout) == (0, "deleted support-42\n")
     assert run("sessions", "show", "support-42", url=seeded.url).returncode == 3
+
+
+def test_each_deletion_is_reported_as_it_is_done(seeded: Seeded) -> None:
+    """A failure at the second session does not hide that the first one is gone."""
+    run("sessions", "fork", "support-42", "kept", url=seeded.url)
+    run("sessions", "fork", "support-42", "gone", url=seeded.url)
+    asyncio.run(raw(seeded.url, "CREATE TABLE blocks (k BIGINT NOT NULL REFERENCES lash_sessions (session_key))"))
+    kept = "SELECT session_key FROM lash_sessions WHERE session_id = 'kept'"
+    asyncio.run(raw(seeded.url, f"INSERT INTO blocks {kept}"))
+    ended = run("sessions", "rm", "gone", "kept", "--yes", url=seeded.url)
+    assert (ended.returncode != 0, ended.stdout) == (True, "deleted gone\n")
+    assert {each["meta"]["session_id"] for each in values("sessions", "ls", url=seeded.url)} == {"support-42", "kept"}
 
 
 def test_fork_continues_from_a_node(seeded: Seeded) -> None:

@@ -325,9 +325,10 @@ async def remove(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes:
                 await _tell_what_goes(shell, storage, session_id)
             return
         shell.confirm(f"Delete {plural(len(wanted), 'session')} ({_named(wanted)}) permanently?", yes=yes)
-        removed = await storage.sessions.delete_many(wanted)
-    for session_id in wanted:
-        shell.done(f"deleted {session_id}", {"session_id": session_id, "deleted": session_id in removed})
+        for session_id in wanted:
+            deleted = await storage.sessions.delete(session_id)
+            said = f"deleted {session_id}" if deleted else f"{session_id} was deleted meanwhile"
+            shell.done(said, {"session_id": session_id, "deleted": deleted})
 
 
 async def _tell_what_goes(shell: Shell, storage: Storage, session_id: str) -> None:
