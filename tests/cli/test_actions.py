@@ -271,6 +271,7 @@ def test_workers_are_listed_and_drained(seeded: Seeded) -> None:
         assert expected in shown
     (listed,) = values("workers", "ls", url=seeded.url)
     assert (listed["worker_id"], listed["holding"]["session_ids"]) == ("worker-1", ["support-42"])
+    assert "channel" not in listed["beat"]
     assert run("worker", "drain", "worker-1", url=seeded.url).stdout == (
         "draining worker-1; it stops when nothing runs\n"
     )

@@ -153,10 +153,17 @@ class TestWorker:
             await storage.leases.claim(f"session-{name}", beat(name).owner, ttl_ms=1_000)
             await storage.processes.register(process(f"process-{name}"))
             await storage.process_leases.claim(f"process-{name}", beat(name).owner, ttl_ms=2_000)
-        assert await storage.workers.holding("a") == Holding(session_ids=("session-a",), process_ids=("process-a",))
+        await storage.sessions.create("another")
+        await storage.leases.claim("another", beat("b").owner, ttl_ms=1_000)
+        held = await storage.workers.holding(["b", "a", "unknown"])
+        assert held == {
+            "b": Holding(session_ids=("another", "session-b"), process_ids=("process-b",)),
+            "a": Holding(session_ids=("session-a",), process_ids=("process-a",)),
+            "unknown": Holding(session_ids=(), process_ids=()),
+        }
+        assert (await storage.workers.holding(["b"], limit=1))["b"].session_ids == ("another",)
         await harness.clock.advance(1_000)
-        assert await storage.workers.holding("a") == Holding(session_ids=(), process_ids=("process-a",))
-        assert await storage.workers.holding("nobody") == Holding(session_ids=(), process_ids=())
+        assert await storage.workers.holding(["a"]) == {"a": Holding(session_ids=(), process_ids=("process-a",))}
 
     async def test_a_poll_finds_only_processes_of_the_names_that_it_serves(self, harness: Harness) -> None:
         """Ready and lapsed processes of other labels are left out, and so are those without one."""

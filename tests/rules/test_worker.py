@@ -9,9 +9,19 @@ import pytest
 
 from lash.errors import CorruptData, InvalidInput
 from lash.model.lease import LeaseOwner, LocalProcess
-from lash.model.worker import Beat, Fleet, Served, WorkerStatus
+from lash.model.worker import Beat, Fleet, Holding, Served, WorkerStatus
 from lash.plan.work import check_poll
-from lash.plan.worker import FleetRow, NeighbourRow, WorkerRow, check_beat, decode_fleet, decode_worker, plan_pace
+from lash.plan.worker import (
+    FleetRow,
+    HoldingRow,
+    NeighbourRow,
+    WorkerRow,
+    check_beat,
+    decode_fleet,
+    decode_holding,
+    decode_worker,
+    plan_pace,
+)
 
 PROCESS = '{"host_id":"h","boot_id":"b","pid":3,"process_start":"7"}'
 OWNER = LeaseOwner(
@@ -102,6 +112,12 @@ def test_the_fleet_of_a_row() -> None:
     assert decode_fleet(row) == Fleet(live=3, rank=1, status=WorkerStatus.ACTIVE, neighbours=(OWNER,))
     draining = decode_fleet(FleetRow(0, 0, "draining", []))
     assert draining == Fleet(live=1, rank=None, status=WorkerStatus.DRAINING)
+
+
+def test_a_worker_without_leases_holds_nothing() -> None:
+    """Only workers that hold a lease have a row."""
+    assert decode_holding(HoldingRow("w", ["s"], ["p", "q"])) == Holding(session_ids=("s",), process_ids=("p", "q"))
+    assert decode_holding(None) == Holding(session_ids=(), process_ids=())
 
 
 def test_damaged_rows_are_named() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from lash.base.limits import check_identifier, check_limit
+from collections.abc import Collection
+
+from lash.base.limits import check_identifier, check_identifiers, check_limit
 from lash.model.worker import Holding, WorkerRecord
-from lash.plan.worker import decode_worker
+from lash.plan.worker import decode_holding, decode_worker
 from lash.stores.worker import WorkerRows
 
 
@@ -18,9 +20,10 @@ class Workers:
         now_ms, rows = await self._rows.all()
         return tuple(decode_worker(row, now_ms) for row in rows)
 
-    async def holding(self, worker_id: str, *, limit: int = 100) -> Holding:
-        sessions, processes = await self._rows.holding(check_identifier("worker_id", worker_id), check_limit(limit))
-        return Holding(session_ids=tuple(sessions), process_ids=tuple(processes))
+    async def holding(self, worker_ids: Collection[str], *, limit: int = 100) -> dict[str, Holding]:
+        wanted = check_identifiers("worker_ids", worker_ids)
+        rows = {row.worker_id: row for row in await self._rows.holding(wanted, check_limit(limit))}
+        return {worker_id: decode_holding(rows.get(worker_id)) for worker_id in wanted}
 
     async def drain(self, worker_id: str) -> bool:
         return await self._rows.drain(check_identifier("worker_id", worker_id))

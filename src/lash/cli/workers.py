@@ -52,10 +52,9 @@ async def list_workers(shell: Shell) -> None:
     A worker that missed two beats is late: it is dead, or cut off from the database.
     """
     async with shell.storage() as storage:
-        found = [
-            _Listed(each, await storage.workers.holding(each.worker_id, limit=_HELD))
-            for each in await storage.workers.list()
-        ]
+        listed = await storage.workers.list()
+        held = await storage.workers.holding([each.worker_id for each in listed], limit=_HELD)
+    found = [_Listed(each, held[each.worker_id]) for each in listed]
     shell.table(_COLUMNS, found, _row, nothing="no workers", value=_value)
 
 
@@ -64,14 +63,9 @@ async def list_workers(shell: Shell) -> None:
 async def drain(shell: Shell, worker_id: str) -> None:
     """Let a worker take nothing new; it finishes what it runs, however long that takes, and exits.
 
-    The worker learns of it with its next beat. `lash worker drain` does the same. Exits with code 3 if there is no such
-    worker.
+    The worker stops taking work after its next beat. `lash worker drain` does the same. Exits with code 3 if the worker
+    is unknown.
     """
-    await drain_worker(shell, worker_id)
-
-
-async def drain_worker(shell: Shell, worker_id: str) -> None:
-    """Drain a worker and say so."""
     async with shell.storage() as storage:
         if not await storage.workers.drain(worker_id):
             raise CommandFailed(exits.NOT_FOUND, f"unknown worker {worker_id}; see lash workers ls")
@@ -112,6 +106,9 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _value(listed: _Listed) -> object:
-    worker = plain(listed.worker)
+    worker, beat = plain(listed.worker), plain(listed.worker.beat)
     assert isinstance(worker, dict)
-    return {"worker_id": listed.worker.worker_id, **worker, "holding": plain(listed.holding)}
+    assert isinstance(beat, dict)
+    # An address inside the registry, of no use to a reader.
+    del beat["channel"]
+    return {"worker_id": listed.worker.worker_id, **worker, "beat": beat, "holding": plain(listed.holding)}

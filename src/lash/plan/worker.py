@@ -10,7 +10,7 @@ from lash.base.codec import decode, encode
 from lash.base.limits import check_identifier, check_integer, check_text, saturating_add
 from lash.errors import CorruptData, InvalidInput
 from lash.model.lease import LeaseOwner, LocalProcess
-from lash.model.worker import Beat, Fleet, Pace, Served, WorkerRecord, WorkerStatus
+from lash.model.worker import Beat, Fleet, Holding, Pace, Served, WorkerRecord, WorkerStatus
 from lash.plan.lease import MAX_TTL_MS, check_claim, encode_process
 
 LATE_BEATS: Final = 2
@@ -51,6 +51,14 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True):
     labels: str | None
     channel: str | None
     status: str
+
+
+class HoldingRow(msgspec.Struct, frozen=True, array_like=True):
+    """What one worker runs."""
+
+    worker_id: str
+    session_ids: list[str]
+    process_ids: list[str]
 
 
 class NeighbourRow(msgspec.Struct, frozen=True, array_like=True):
@@ -133,6 +141,13 @@ def decode_worker(row: WorkerRow, now_ms: int) -> WorkerRecord:
         seen_at_ms=row.seen_at_ms,
         is_late=is_late(row.seen_at_ms, row.beat_ms, now_ms),
     )
+
+
+def decode_holding(row: HoldingRow | None) -> Holding:
+    """Return what a worker runs: nothing without a row."""
+    if row is None:
+        return Holding(session_ids=(), process_ids=())
+    return Holding(session_ids=tuple(row.session_ids), process_ids=tuple(row.process_ids))
 
 
 def is_late(seen_at_ms: int, beat_ms: int, now_ms: int) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from lash.model.worker import Holding, WorkerRecord
 
 if TYPE_CHECKING:
-    from lash.plan.worker import WorkerRow
+    from lash.plan.worker import HoldingRow, WorkerRow
 
 
 class WorkerStore(Protocol):
@@ -21,17 +22,18 @@ class WorkerStore(Protocol):
         """Return all registered workers in the order of their start, late ones included."""
         ...
 
-    async def holding(self, worker_id: str, *, limit: int = 100) -> Holding:
-        """Return up to ``limit`` sessions and up to ``limit`` processes that a worker runs now, by its leases.
+    async def holding(self, worker_ids: Collection[str], *, limit: int = 100) -> dict[str, Holding]:
+        """Return what each of the workers runs now by its leases, up to ``limit`` sessions and ``limit`` processes.
 
-        Empty for an unknown worker, and for one on a system that does not identify its processes.
+        One read, whatever the number of workers. Empty for an unknown worker, and for one on a system that does not
+        identify its processes.
         """
         ...
 
     async def drain(self, worker_id: str) -> bool:
         """Let a worker finish what it runs and take nothing new; return whether it is registered. Idempotent.
 
-        The worker learns of it with its next beat. It stays so until it ends; a restarted worker is a new one.
+        The worker stops taking work after its next beat. It drains until it ends; a restarted worker is a new one.
         """
         ...
 
@@ -50,8 +52,8 @@ class WorkerRows(Protocol):
         """Return the time of the storage and the workers in the order of their start."""
         ...
 
-    async def holding(self, worker_id: str, limit: int) -> tuple[list[str], list[str]]:
-        """Return the sessions and the processes whose live leases a worker holds."""
+    async def holding(self, worker_ids: Collection[str], limit: int) -> list[HoldingRow]:
+        """Return the sessions and the processes whose live leases the workers hold; none for a worker without one."""
         ...
 
     async def drain(self, worker_id: str) -> bool: ...

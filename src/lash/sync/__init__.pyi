@@ -1637,15 +1637,16 @@ class WorkerStore:
     """
     def list(self) -> tuple[WorkerRecord, ...]:
         """Return all registered workers in the order of their start, late ones included."""
-    def holding(self, worker_id: str, *, limit: int = 100) -> Holding:
-        """Return up to ``limit`` sessions and up to ``limit`` processes that a worker runs now, by its leases.
+    def holding(self, worker_ids: Collection[str], *, limit: int = 100) -> dict[str, Holding]:
+        """Return what each of the workers runs now by its leases, up to ``limit`` sessions and ``limit`` processes.
 
-        Empty for an unknown worker, and for one on a system that does not identify its processes.
+        One read, whatever the number of workers. Empty for an unknown worker, and for one on a system that does not
+        identify its processes.
         """
     def drain(self, worker_id: str) -> bool:
         """Let a worker finish what it runs and take nothing new; return whether it is registered. Idempotent.
 
-        The worker learns of it with its next beat. It stays so until it ends; a restarted worker is a new one.
+        The worker stops taking work after its next beat. It drains until it ends; a restarted worker is a new one.
         """
     def leave(self, worker_id: str) -> bool:
         """Remove a worker that has ended, and return whether it was registered. Idempotent.

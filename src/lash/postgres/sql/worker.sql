@@ -8,28 +8,30 @@ FROM :"schema".lash_workers AS w
 ORDER BY w.started_at_ms, w.worker_id;
 
 -- name: worker_holding
--- The sessions and the processes that a worker runs.
+-- The sessions and the processes that workers run.
+-- arguments: worker_ids, most
 SELECT
+    w.worker_id,
     array(
         SELECT s.session_id
-        FROM :"schema".lash_workers AS w
-        JOIN :"schema".lash_session_leases AS l
-            ON l.process IS NOT NULL AND l.process::json ->> 'boot_id' = w.boot_id AND l.incarnation_id = w.worker_id
+        FROM :"schema".lash_session_leases AS l
         JOIN :"schema".lash_sessions AS s ON s.session_key = l.session_key
-        WHERE w.worker_id = $1::text AND l.expires_at_ms > :"schema".lash_now_ms()
+        WHERE l.process IS NOT NULL AND l.process::json ->> 'boot_id' = w.boot_id AND l.incarnation_id = w.worker_id
+            AND l.expires_at_ms > :"schema".lash_now_ms()
         ORDER BY s.session_id
-        LIMIT $2::bigint
+        LIMIT :most::bigint
     ),
     array(
         SELECT p.process_id
-        FROM :"schema".lash_workers AS w
-        JOIN :"schema".lash_process_leases AS l
-            ON l.process IS NOT NULL AND l.process::json ->> 'boot_id' = w.boot_id AND l.incarnation_id = w.worker_id
+        FROM :"schema".lash_process_leases AS l
         JOIN :"schema".lash_processes AS p ON p.process_key = l.process_key
-        WHERE w.worker_id = $1::text AND l.expires_at_ms > :"schema".lash_now_ms() AND l.runnable
+        WHERE l.process IS NOT NULL AND l.process::json ->> 'boot_id' = w.boot_id AND l.incarnation_id = w.worker_id
+            AND l.expires_at_ms > :"schema".lash_now_ms() AND l.runnable
         ORDER BY p.process_id
-        LIMIT $2::bigint
-    );
+        LIMIT :most::bigint
+    )
+FROM :"schema".lash_workers AS w
+WHERE w.worker_id = ANY(:worker_ids::text[]);
 
 -- name: worker_drain
 -- Lets a worker take nothing new, and lets it beat, with which it learns that.

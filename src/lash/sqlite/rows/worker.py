@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from lash.errors import CorruptData
-from lash.plan.worker import GONE_BEATS, LATE_BEATS, FleetRow, NeighbourRow, WorkerRow
+from lash.plan.worker import GONE_BEATS, LATE_BEATS, FleetRow, HoldingRow, NeighbourRow, WorkerRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
-from lash.sqlkit.rows import Text
+from lash.sqlite.engine.parameters import json_array
+
+
+class _Held(msgspec.Struct, frozen=True, array_like=True):
+    """One session or process that a worker runs."""
+
+    worker_id: str
+    is_process: bool
+    id: str
 
 
 class SQLiteWorkerRows:
@@ -22,13 +32,14 @@ class SQLiteWorkerRows:
 
         return self._database.read(body)
 
-    async def holding(self, worker_id: str, limit: int) -> tuple[list[str], list[str]]:
-        def body(reader: Reader) -> tuple[list[str], list[str]]:
-            def names(query: str) -> list[str]:
-                rows = reader.all(Text, query, worker_id=worker_id, now_ms=reader.now_ms, limit=limit)
-                return [row.text for row in rows]
-
-            return names("worker_sessions"), names("worker_processes")
+    async def holding(self, worker_ids: Collection[str], limit: int) -> list[HoldingRow]:
+        def body(reader: Reader) -> list[HoldingRow]:
+            wanted = json_array(worker_ids)
+            found: dict[str, HoldingRow] = {}
+            for row in reader.all(_Held, "worker_holding", worker_ids=wanted, now_ms=reader.now_ms, limit=limit):
+                held = found.setdefault(row.worker_id, HoldingRow(row.worker_id, [], []))
+                (held.process_ids if row.is_process else held.session_ids).append(row.id)
+            return list(found.values())
 
         return self._database.read(body)
 

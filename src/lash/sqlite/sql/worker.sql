@@ -54,27 +54,32 @@ SELECT
 FROM lash_workers
 ORDER BY started_at_ms, worker_id;
 
--- name: worker_sessions
--- The sessions that a worker runs.
-SELECT s.session_id
-FROM lash_workers AS w
-CROSS JOIN lash_session_leases AS l INDEXED BY lash_session_leases_holder
-    ON l.process IS NOT NULL AND l.process ->> '$.boot_id' = w.boot_id AND l.incarnation_id = w.worker_id
-CROSS JOIN lash_sessions AS s ON s.session_key = l.session_key
-WHERE w.worker_id = :worker_id AND l.expires_at_ms > :now_ms
-ORDER BY s.session_id
-LIMIT :limit;
-
--- name: worker_processes
--- The processes that a worker runs.
-SELECT p.process_id
-FROM lash_workers AS w
-CROSS JOIN lash_process_leases AS l INDEXED BY lash_process_leases_holder
-    ON l.process IS NOT NULL AND l.process ->> '$.boot_id' = w.boot_id AND l.incarnation_id = w.worker_id
-CROSS JOIN lash_processes AS p ON p.process_key = l.process_key
-WHERE w.worker_id = :worker_id AND l.expires_at_ms > :now_ms AND l.runnable
-ORDER BY p.process_id
-LIMIT :limit;
+-- name: worker_holding
+-- The sessions and the processes that workers run.
+SELECT worker_id, is_process, id
+FROM (
+    SELECT
+        w.worker_id, 0 AS is_process, s.session_id AS id,
+        row_number() OVER (PARTITION BY w.worker_id ORDER BY s.session_id) AS place
+    FROM json_each(:worker_ids) AS wanted
+    CROSS JOIN lash_workers AS w ON w.worker_id = wanted.value
+    CROSS JOIN lash_session_leases AS l INDEXED BY lash_session_leases_holder
+        ON l.process IS NOT NULL AND l.process ->> '$.boot_id' = w.boot_id AND l.incarnation_id = w.worker_id
+    CROSS JOIN lash_sessions AS s ON s.session_key = l.session_key
+    WHERE l.expires_at_ms > :now_ms
+    UNION ALL
+    SELECT
+        w.worker_id, 1, p.process_id,
+        row_number() OVER (PARTITION BY w.worker_id ORDER BY p.process_id)
+    FROM json_each(:worker_ids) AS wanted
+    CROSS JOIN lash_workers AS w ON w.worker_id = wanted.value
+    CROSS JOIN lash_process_leases AS l INDEXED BY lash_process_leases_holder
+        ON l.process IS NOT NULL AND l.process ->> '$.boot_id' = w.boot_id AND l.incarnation_id = w.worker_id
+    CROSS JOIN lash_processes AS p ON p.process_key = l.process_key
+    WHERE l.expires_at_ms > :now_ms AND l.runnable
+)
+WHERE place <= :limit
+ORDER BY worker_id, is_process, id;
 
 -- name: worker_drain
 -- Lets a worker take nothing new.
