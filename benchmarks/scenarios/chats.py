@@ -70,7 +70,7 @@ def against_best(rows: Sequence[Row], backends: Sequence[str]) -> tuple[Ratio, .
 
 
 def compare(sessions: int, turns: int, workspace: Workspace) -> Report:
-    """Measure all contenders by turns."""
+    """Measure the contenders alternately."""
     turns = workspace.count(turns, least=6)
     contenders = (*LASH, *PEERS)
     with programs(*(each.program for each in contenders)) as running:

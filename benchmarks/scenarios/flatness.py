@@ -247,7 +247,7 @@ async def filled(url: str, fill: Fill, rows: int) -> AsyncIterator[Filled]:
 
 
 async def costs(urls: tuple[str, str], fill: Fill, rows: int, rounds: int, calls: int) -> tuple[Samples, Samples]:
-    """Measure few and many rows by turns."""
+    """Measure few and many rows alternately."""
     small: list[float] = []
     large: list[float] = []
     async with filled(urls[0], fill, _FEW) as few, filled(urls[1], fill, rows) as many:

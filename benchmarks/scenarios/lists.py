@@ -58,7 +58,7 @@ async def one_by_one(storage: lash.Storage, sessions: int) -> None:
 
 
 async def took_ms(url: str, sessions: int, rounds: int) -> tuple[Samples, Samples]:
-    """Measure both ways by turns; the first round warms up."""
+    """Measure both ways alternately; the first round warms up."""
     taken: dict[Read, list[float]] = {in_one_read: [], one_by_one: []}
     async with await lash.open(url) as storage:
         await fill(storage, sessions)

@@ -446,7 +446,7 @@ class SessionExists(Conflict):
 
 
 class RecordConflict(Conflict):
-    """The record has another version than the caller expected; version 0 means that there is no record."""
+    """The version of the record differs from the expected one; version 0 means that the record does not exist."""
 
     def __init__(self, session_id: str | None, collection: str, key: str, *, expected: int, actual: int) -> None:
         owner = "the storage" if session_id is None else f"session {session_id!r}"
@@ -633,7 +633,7 @@ class CorruptData(StoreError):
 
 
 class CannotUnseal(StoreError):
-    """A stored value is sealed, and there is no sealer, or not the key that sealed it, or the value was altered."""
+    """A sealed value cannot be read: the storage has no sealer or the wrong key, or the value was altered."""
 
     advice = Advice.FIX
 

@@ -76,7 +76,7 @@ async def list_records(
 async def get_record(shell: Shell, collection: str, key: str, session_id: str | None) -> None:
     """Show the value of a record as JSON; with --json, the whole record.
 
-    Bytes are shown in base64. Exits with code 3 if there is no such record.
+    Bytes are shown in base64. Exits with code 3 if the record does not exist.
     """
     async with shell.storage() as storage:
         record = await storage.records.get(collection, key, session_id=session_id)

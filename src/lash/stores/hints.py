@@ -135,7 +135,7 @@ class Hints(Protocol):
 
     @property
     def channel(self) -> str | None:
-        """Where a hint reaches this storage alone; None while there is no such place."""
+        """The address at which hints reach only this storage; None while it cannot be addressed."""
         ...
 
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> HintListener:

@@ -93,10 +93,10 @@ class Session(Protocol):
         ...
 
     async def children(self, node_id: str, *, after: str | None = None, limit: int = 100) -> tuple[Node, ...]:
-        """Return the live children of a live node, own or inherited, in the order of insertion; none if it is unknown.
+        """Return the live children of a live node, own or inherited, in the order of insertion.
 
-        The cost depends on the page alone, however large the graph is. ``after`` is the last node of the page before;
-        NodeNotFound if the session has no such node.
+        Returns no nodes if the parent is unknown. ``after`` is the last node of the previous page; raises NodeNotFound
+        if it is unknown. The cost depends on the page alone, however large the graph is.
         """
         ...
 
@@ -106,8 +106,8 @@ class Session(Protocol):
         """Return the live nodes of all branches whose `Node.kind` is this one.
 
         The order is that of insertion, inherited nodes first; or the opposite order. ``after`` is the last node of the
-        page before; NodeNotFound if the session has no such node. The cost depends on the page alone, except that
-        a fork reads the whole path that it inherits for the page on which the inherited nodes lie.
+        previous page; raises NodeNotFound if it is unknown. The cost depends on the page alone, with one exception: a
+        fork reads its whole inherited path for a page that contains inherited nodes.
         """
         ...
 
@@ -350,7 +350,7 @@ class SessionRows(Protocol):
         ...
 
     async def find(self, session_id: str) -> MetaRow | None:
-        """Return the metadata, or None if there is no such session."""
+        """Return the metadata, or None if the session is unknown."""
         ...
 
     async def page(self, page: PreparedPage, decode: DecodePage) -> SessionPage:
@@ -396,13 +396,13 @@ class SessionRows(Protocol):
     async def children(
         self, session_id: str, node_id: str, page: NodePage, decode: Callable[[list[PathRow]], T]
     ) -> T | None:
-        """Return a page of the live children of a node; None if there is no node with which the page begins."""
+        """Return a page of the live children of a node; None if ``page.after`` is unknown."""
         ...
 
     async def list_nodes(
         self, session_id: str, kind: str, page: NodePage, decode: Callable[[list[PathRow]], T]
     ) -> T | None:
-        """Return a page of the live nodes of a kind; None if there is no node with which the page begins."""
+        """Return a page of the live nodes of a kind; None if ``page.after`` is unknown."""
         ...
 
     async def checkpoint(

@@ -570,7 +570,7 @@ class Hints:
         """Whether hints of other storages arrive now; without them a task sees changes at its next read only."""
     @property
     def channel(self) -> str | None:
-        """Where a hint reaches this storage alone; None while there is no such place."""
+        """The address at which hints reach only this storage; None while it cannot be addressed."""
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> HintListener:
         """Start listening: for changes of processes; for everything, such as queued input and commits; or for work.
 
@@ -725,7 +725,7 @@ class OccurrenceStore:
         """Try a rejected delivery again, with the current subscription; return a started one unchanged.
 
         Raises TriggerNotFound if the subscription is gone, TriggerConflict if it is disabled or has another source,
-        and OccurrenceNotFound if there is no such delivery.
+        and OccurrenceNotFound if the delivery is unknown.
         """
     def prune(self, *, before_ms: int, limit: int = 100) -> PrunedOccurrences:
         """Remove the oldest occurrences from before a moment, at most ``limit``, except those with a running process.
@@ -1120,10 +1120,10 @@ class Session:
     def nodes(self, node_ids: Collection[str]) -> dict[str, Node]:
         """Return the live nodes of these ids, of any branch, own or inherited; others are left out."""
     def children(self, node_id: str, *, after: str | None = None, limit: int = 100) -> tuple[Node, ...]:
-        """Return the live children of a live node, own or inherited, in the order of insertion; none if it is unknown.
+        """Return the live children of a live node, own or inherited, in the order of insertion.
 
-        The cost depends on the page alone, however large the graph is. ``after`` is the last node of the page before;
-        NodeNotFound if the session has no such node.
+        Returns no nodes if the parent is unknown. ``after`` is the last node of the previous page; raises NodeNotFound
+        if it is unknown. The cost depends on the page alone, however large the graph is.
         """
     def list_nodes(
         self, kind: str, *, after: str | None = None, limit: int = 100, newest_first: bool = False
@@ -1131,8 +1131,8 @@ class Session:
         """Return the live nodes of all branches whose `Node.kind` is this one.
 
         The order is that of insertion, inherited nodes first; or the opposite order. ``after`` is the last node of the
-        page before; NodeNotFound if the session has no such node. The cost depends on the page alone, except that
-        a fork reads the whole path that it inherits for the page on which the inherited nodes lie.
+        previous page; raises NodeNotFound if it is unknown. The cost depends on the page alone, with one exception: a
+        fork reads its whole inherited path for a page that contains inherited nodes.
         """
     def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
         """Return the checkpoint of a revision, by default the head's; None if it is not kept."""

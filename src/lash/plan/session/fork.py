@@ -118,7 +118,7 @@ def fork_point(
 ) -> ForkPoint:
     """Decide where the fork starts, given the runs of the path to its node and the inherited runs of its source.
 
-    Both come from the root. Raises NodeNotFound if there is no run on the path.
+    Both come from the root. Raises NodeNotFound if the path is empty, because the node is unknown.
     """
     node_id = prepared.start_node(source)
     if node_id is not None and not runs:

@@ -174,7 +174,7 @@ class Poller:
                 return
 
     async def _start_assigned(self, assigned: Assigned) -> bool:
-        """Start assigned work, pass on what there is no slot for, and return False if a poll is needed."""
+        """Start assigned work, and pass it on if no slot is free; return False if a poll is needed."""
         if self._state.is_stopping:
             return True
         turns, processes = self._turns, self._processes

@@ -40,7 +40,7 @@ class OccurrenceStore(Protocol):
         """Try a rejected delivery again, with the current subscription; return a started one unchanged.
 
         Raises TriggerNotFound if the subscription is gone, TriggerConflict if it is disabled or has another source,
-        and OccurrenceNotFound if there is no such delivery.
+        and OccurrenceNotFound if the delivery is unknown.
         """
         ...
 
@@ -63,7 +63,7 @@ class OccurrenceRows(Protocol):
     async def row(self, occurrence_id: str) -> OccurrenceRow | None: ...
 
     async def deliveries(self, occurrence_id: str) -> list[DeliveryRow] | None:
-        """Return the deliveries in the order of the report; None if there is no such occurrence."""
+        """Return the deliveries in the order of the report; None if the occurrence is unknown."""
         ...
 
     async def retry(

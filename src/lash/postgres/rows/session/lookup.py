@@ -20,6 +20,6 @@ async def missing_within(transaction: Transaction, session_id: str) -> Exception
 
 
 async def require_session(database: Database, session_id: str) -> None:
-    """Raise SessionNotFound or SessionDeleted if there is no such session."""
+    """Raise SessionNotFound or SessionDeleted if the session does not exist."""
     if await database.read_one(Number, "session_key", session_id) is None:
         raise await missing(database, session_id)

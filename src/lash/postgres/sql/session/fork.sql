@@ -7,7 +7,7 @@ FOR SHARE;
 
 -- name: fork_path
 -- The path to a live node, own or inherited, as the runs that a fork at this node inherits. It starts after the last
--- ancestor that is missing or removed; no row if there is no such node.
+-- ancestor that is missing or removed; no row if the node is unknown.
 WITH RECURSIVE leaf AS (
     SELECT n.segment, n.depth
     FROM :"schema".lash_nodes AS n

@@ -25,7 +25,7 @@ def read_nodes(reader: Reader, session_id: str, node_ids: Sequence[str]) -> list
 
 
 def read_children(reader: Reader, session_id: str, node_id: str, page: NodePage) -> list[PathRow] | None:
-    """Return a page of the live children of a node; None if there is no node with which the page begins."""
+    """Return a page of the live children of a node; None if ``page.after`` is unknown."""
     key = find_session_key(reader, session_id)
     place = _place(reader, key, page)
     if place is None:
@@ -42,7 +42,7 @@ def read_children(reader: Reader, session_id: str, node_id: str, page: NodePage)
 
 
 def read_kind(reader: Reader, session_id: str, kind: str, page: NodePage) -> list[PathRow] | None:
-    """Return a page of the live nodes of a kind; None if there is no node with which the page begins."""
+    """Return a page of the live nodes of a kind; None if ``page.after`` is unknown."""
     key = find_session_key(reader, session_id)
     place = _place(reader, key, page)
     if place is None:

@@ -13,7 +13,7 @@ inherited (session_key, run_key, owner_key, segment, floor, ceiling, next_key) A
 
 -- name: fork_path
 -- The path to a live node, own or inherited, as the runs that a fork at this node inherits. It starts after the last
--- ancestor that is missing or removed; no row if there is no such node.
+-- ancestor that is missing or removed; no row if the node is unknown.
 WITH RECURSIVE
 -- include: inherited
 , leaf (segment, depth) AS (
