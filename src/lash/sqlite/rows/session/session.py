@@ -47,6 +47,7 @@ from lash.sqlite.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Number, Text
 from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFirstCommit, DecideFork, DecodePage
 
+R = TypeVar("R")
 T = TypeVar("T")
 _SHORT: Final = 200
 """How many nodes of a path are read on the event loop at most: about two milliseconds."""
@@ -165,12 +166,7 @@ class SQLiteSessionRows:
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]
     ) -> T | None:
         def body(reader: Reader) -> T | None:
-            row = _read(reader, session_id)
-            key, wanted = row.session_key, row.revision if revision is None else revision
-            found = reader.one(CheckpointRow, "checkpoint_at", session_key=key, revision=wanted)
-            if found is None:
-                return None
-            return decode(found, reader.all(ComponentRow, "checkpoint_components", session_key=key, revision=wanted))
+            return _read_checkpoint(reader, session_id, revision, ComponentRow, "checkpoint_components", decode)
 
         return await self._database.read_in_thread(body)
 
@@ -178,12 +174,7 @@ class SQLiteSessionRows:
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[CurrentComponent]], T]
     ) -> T | None:
         def body(reader: Reader) -> T | None:
-            row = _read(reader, session_id)
-            key, wanted = row.session_key, row.revision if revision is None else revision
-            found = reader.one(CheckpointRow, "checkpoint_at", session_key=key, revision=wanted)
-            if found is None:
-                return None
-            return decode(found, reader.all(CurrentComponent, "checkpoint_refs", session_key=key, revision=wanted))
+            return _read_checkpoint(reader, session_id, revision, CurrentComponent, "checkpoint_refs", decode)
 
         return self._database.read(body)
 
@@ -289,6 +280,20 @@ def _read(reader: Reader, session_id: str) -> ReadRow:
     if row is None:
         raise missing(reader, session_id)
     return row
+
+
+def _read_checkpoint(
+    reader: Reader,
+    session_id: str,
+    revision: int | None,
+    shape: type[R],
+    query: str,
+    decode: Callable[[CheckpointRow, Sequence[R]], T],
+) -> T | None:
+    row = _read(reader, session_id)
+    key, wanted = row.session_key, row.revision if revision is None else revision
+    found = reader.one(CheckpointRow, "checkpoint_at", session_key=key, revision=wanted)
+    return None if found is None else decode(found, reader.all(shape, query, session_key=key, revision=wanted))
 
 
 def _load(reader: Reader, session_id: str, scope: ReadScope) -> RevisionRows:
