@@ -152,13 +152,23 @@ class _Writer:
                 yield f"{target.attr}: {ast.unparse(annotation)}"
 
     def _methods(self, interface: Interface) -> Iterator[str]:
-        overloaded = {each.name for each in _functions(interface.node) if _is_marked(each, "overload")}
-        for function in _functions(interface.node):
-            name = _PLAIN.get(function.name, function.name)
-            is_public = not name.startswith("_") or name in ("__enter__", "__exit__")
-            is_public |= name == "__init__" and (interface.module.name, interface.name) == ROOTS[0]
-            if is_public and (function.name not in overloaded or _is_marked(function, "overload")):
-                yield self._function(interface.module, function, name)
+        is_app = (interface.module.name, interface.name) == ROOTS[0]
+        for module, node in _lineage(interface.module, interface.node):
+            functions = _functions(node)
+            overloaded = {each.name for each in functions if _is_marked(each, "overload")}
+            for function in functions:
+                name = _PLAIN.get(function.name, function.name)
+                is_public = not name.startswith("_") or name in ("__enter__", "__exit__")
+                if is_app and node is interface.node and name == "__init__":
+                    yield self._app_init(module, function)
+                elif is_public and (function.name not in overloaded or _is_marked(function, "overload")):
+                    yield self._function(module, function, name)
+
+    def _app_init(self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+        """Write both ways to make the blocking app: of a declared one, and with the arguments of one."""
+        self._imports |= {("typing", "overload"), (module.name, "App as AsyncApp")}
+        given = "@overload\ndef __init__(self, app: AsyncApp, /) -> None: ..."
+        return f"{given}\n@overload\n{self._function(module, function, '__init__')}"
 
     def _opener(self, name: str, home: str, function: str) -> str:
         module = Module(home)
@@ -211,6 +221,18 @@ class _Writer:
         if self._variables.setdefault(name, text) != text:
             raise SystemExit(f"{module.name}: {name} is another type variable than elsewhere; give it another name")
         self._need(module, assigned.value)
+
+
+def _lineage(module: Module, node: ast.ClassDef) -> Iterator[tuple[Module, ast.ClassDef]]:
+    """Yield the bases of a class that are lash's own, then the class."""
+    for base in node.bases:
+        name = _root_name(base)
+        home = module.home_of(name)
+        if home.startswith("lash."):
+            other = module if home == module.name else Module(home)
+            if name in other.classes:
+                yield from _lineage(other, other.classes[name])
+    yield module, node
 
 
 def _docstring(text: str) -> str:

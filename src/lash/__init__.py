@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from lash.model.effect import EffectError as EffectError
     from lash.model.effect import EffectRecord as EffectRecord
     from lash.model.gap import GapReason as GapReason
-    from lash.model.maintenance import StorageReport as StorageReport
     from lash.model.process.event import EventType as EventType
     from lash.model.process.event import ProcessEvent as ProcessEvent
     from lash.model.process.process import Cancellation as Cancellation
@@ -94,6 +93,7 @@ if TYPE_CHECKING:
     from lash.model.trigger.trigger import EmitReport as EmitReport
     from lash.runtime.app import App as App
     from lash.runtime.current import current as current
+    from lash.runtime.declarations import Router as Router
     from lash.runtime.definition import AgentDefinition as AgentDefinition
     from lash.runtime.definition import ProcessDefinition as ProcessDefinition
     from lash.runtime.errors import Permanent as Permanent
@@ -135,7 +135,6 @@ else:
         "lash.model.activity": "Committed Gap Observed ProcessChanged QueueChanged TurnActivity",
         "lash.model.effect": "EffectError EffectRecord",
         "lash.model.gap": "GapReason",
-        "lash.model.maintenance": "StorageReport",
         "lash.model.process.event": "EventType ProcessEvent",
         "lash.model.process.process": "Cancellation Failure ProcessFilter ProcessRecord ProcessStatus Success",
         "lash.model.queue": "AttachmentItem Batch DeadLetter Enqueued ProcessWake TextItem",
@@ -147,6 +146,7 @@ else:
         "lash.model.trigger.trigger": "EmitReport",
         "lash.runtime.app": "App",
         "lash.runtime.current": "current",
+        "lash.runtime.declarations": "Router",
         "lash.runtime.definition": "AgentDefinition ProcessDefinition",
         "lash.runtime.errors": "Permanent",
         "lash.runtime.hooks": "Hook LoggingHook",

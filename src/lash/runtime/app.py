@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from lash.backend.liveness import current_owner, worker_owner
 from lash.base.clock import Clock
@@ -19,14 +19,14 @@ from lash.model.session.session import Durability
 from lash.model.trigger.trigger import EmitReport
 from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Rejected, ResolveAnswer, Resolved
-from lash.runtime.core import Core, Definitions
-from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition, agent_name
+from lash.runtime.core import Core
+from lash.runtime.declarations import Declarations
+from lash.runtime.definition import AgentDefinition, ProcessDefinition, agent_name
 from lash.runtime.hooks import Hook, Hooks, LoggingHook
-from lash.runtime.policy import DEFAULTS, PROCESS_RETRY, TURN_RETRY, Retry, WorkerOptions
-from lash.runtime.processes.context import Context
+from lash.runtime.policy import DEFAULTS, WorkerOptions
 from lash.runtime.processes.handle import ProcessHandle
 from lash.runtime.processes.starter import Starter, StartOptions
-from lash.runtime.trigger import DeclaredTrigger, DeclaredTriggers, cron_trigger, event_trigger
+from lash.runtime.trigger import DeclaredTrigger
 from lash.runtime.turns.handle import SessionHandle
 from lash.runtime.turns.turn import Turn
 from lash.runtime.worker.worker import Worker
@@ -39,7 +39,7 @@ R = TypeVar("R")
 A = TypeVar("A", bound=Callable[[Turn], Awaitable[object]])
 
 
-class App:
+class App(Declarations):
     """Agents and durable processes on one storage.
 
     Declare them in any order, before or after opening the app. ``async with app:`` opens the storage and runs a worker
@@ -58,6 +58,7 @@ class App:
         clock: Clock | None = None,
         **storage_options: Any,  # noqa: ANN401 (what lash.open takes)
     ) -> None:
+        super().__init__()
         self.url = url
         self.options = options
         self._with_worker = worker
@@ -65,8 +66,6 @@ class App:
         self._hooks = Hooks((LoggingHook(), *hooks))
         self._clock = clock
         self._storage_options = storage_options
-        self._definitions = Definitions()
-        self._triggers = DeclaredTriggers()
         self._core: Core | None = None
         self._worker: Worker | None = None
         self._running: asyncio.Task[None] | None = None
@@ -80,126 +79,6 @@ class App:
             raise ConfigError("the app is open; configure it before opening it")
         self.options = self.options if options is None else options
         self._with_worker = self._with_worker if worker is None else worker
-
-    # Declarations.
-
-    @overload
-    def agent(self, function: A, /) -> AgentDefinition: ...
-
-    @overload
-    def agent(
-        self, /, *, name: str | None = None, retry: Retry = TURN_RETRY, timeout_s: float | None = None
-    ) -> Callable[[A], AgentDefinition]: ...
-
-    def agent(
-        self,
-        function: Callable[[Turn], Awaitable[object]] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        retry: Retry = TURN_RETRY,
-        timeout_s: float | None = None,
-    ) -> Any:
-        """Declare the function that answers sessions; it takes a turn and returns the reply."""
-
-        def declare(given: Callable[[Turn], Awaitable[object]]) -> AgentDefinition:
-            definition = AgentDefinition(given, name or _name(given), retry=retry, timeout_s=timeout_s)
-            known = self._definitions.agents.get(definition.name)
-            if known is not None and known.function is not given:
-                raise ConfigError(f"agent {definition.name!r} is declared twice; rename one of them")
-            self._definitions.agents[definition.name] = definition
-            return definition
-
-        return declare if function is None else declare(function)
-
-    @overload
-    def process(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> ProcessDefinition[P, R]: ...
-
-    @overload
-    def process(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        version: str = DEFAULT_VERSION,
-        retry: Retry = PROCESS_RETRY,
-        timeout_s: float | None = None,
-        signals: Mapping[str, object] | None = None,
-    ) -> Callable[[Callable[Concatenate[Context, P], Awaitable[R]]], ProcessDefinition[P, R]]: ...
-
-    def process(
-        self,
-        function: Callable[..., Awaitable[Any]] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        version: str = DEFAULT_VERSION,
-        retry: Retry = PROCESS_RETRY,
-        timeout_s: float | None = None,
-        signals: Mapping[str, object] | None = None,
-    ) -> Any:
-        """Declare a durable function; it takes a context and arguments that JSON can carry.
-
-        Runs that began under one ``version`` go on with the code that is declared under it; new ones take the version
-        of the definition that they are started with. ``signals`` names the signals it takes, each with the type of its
-        payload; without it every signal is taken.
-        """
-
-        def declare(given: Callable[..., Awaitable[Any]]) -> ProcessDefinition[Any, Any]:
-            definition: ProcessDefinition[Any, Any] = ProcessDefinition(
-                given, name or _name(given), version=version, retry=retry, timeout_s=timeout_s, signals=signals or {}
-            )
-            key = (definition.name, definition.version)
-            known = self._definitions.processes.get(key)
-            if known is not None and known.function is not given:
-                raise ConfigError(
-                    f"there is a process {definition.name!r} of version {definition.version!r} already; give one of "
-                    "them another name or version"
-                )
-            self._definitions.processes[key] = definition
-            return definition
-
-        return declare if function is None else declare(function)
-
-    def on(
-        self,
-        source_type: str,
-        process: ProcessDefinition[Any, Any],
-        *,
-        key: str | None = None,
-        source_key: str | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
-        wake: str | None = None,
-    ) -> None:
-        """Start a process each time something is emitted under this name.
-
-        ``inputs`` says where its arguments come from: ``lash.EVENT`` for the whole payload, ``lash.pointer("/path")``
-        for a part of it, anything else as it is. Without it a process of one argument gets the payload. ``schema`` is
-        what a payload must look like; ``wake`` is the session that the processes wake.
-        """
-        self._declare(event_trigger(source_type, process, key, source_key, inputs, schema, wake))
-
-    def cron(
-        self,
-        line: str,
-        process: ProcessDefinition[Any, Any],
-        *,
-        key: str | None = None,
-        time_zone: str = "UTC",
-        inputs: Mapping[str, Any] | None = None,
-        catch_up: str = "last",
-        jitter_s: float = 0,
-        wake: str | None = None,
-    ) -> None:
-        """Start a process by the clock: ``app.cron("0 7 * * 1-5", digest, time_zone="Europe/Berlin")``.
-
-        The key, by default made of the process's name, says which schedule this is: another line under the same key
-        takes the place of the one that an earlier version of the code declared.
-        Each tick starts it once, however many workers run. ``catch_up`` decides about ticks that were missed while no
-        worker ran: ``skip``, ``last`` or ``all``.
-        """
-        self._declare(cron_trigger(line, process, key, time_zone, inputs, catch_up, jitter_s, wake))
 
     # Life.
 
@@ -277,10 +156,6 @@ class App:
         if agent is not None:
             core.agent(agent.name if isinstance(agent, AgentDefinition) else agent)
         return SessionHandle(core.storage, session_id, agent=agent_name(agent))
-
-    def find_process(self, name: str) -> ProcessDefinition[Any, Any]:
-        """Return the declared process of a name; of several versions the one that was declared last."""
-        return self._definitions.latest(name)
 
     def handle(self, process_id: str) -> ProcessHandle[Any]:
         """Return a handle on a process by its id."""
@@ -368,7 +243,7 @@ class App:
         return ProcessHandle(core.storage, registration.process_id, process)
 
     def _declare(self, declared: DeclaredTrigger) -> None:
-        self._triggers.add(declared)
+        super()._declare(declared)
         if self._core is not None and (self._registering is None or self._registering.done()):
             self._registering = asyncio.get_running_loop().create_task(self._register_triggers(), name="lash-triggers")
 
@@ -397,7 +272,3 @@ def _first(answer: ResolveAnswer) -> bool:
     if isinstance(answer, AlreadyResolved):
         return False
     raise InvalidInput("unknown wait key: it was revoked, or is not a key of this storage")
-
-
-def _name(function: Callable[..., object]) -> str:
-    return getattr(function, "__name__", type(function).__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -46,6 +46,9 @@ class DeclaredTriggers:
         self._storage: Storage | None = None
         self._pending: list[DeclaredTrigger] = []
         self._registering = asyncio.Lock()
+
+    def __iter__(self) -> Iterator[DeclaredTrigger]:
+        return iter(self._declared.values())
 
     def add(self, declared: DeclaredTrigger) -> None:
         """Declare a subscription; it is registered at the start, or before the next emit if the app is running."""

@@ -95,6 +95,8 @@ from lash.model.value import JSON, JSONObject
 from lash.model.wait import Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
 from lash.model.work import WorkList
 from lash.model.worker import Beat, Holding, WorkerRecord
+from lash.runtime.app import App as AsyncApp
+from lash.runtime.declarations import Router
 from lash.runtime.definition import AgentDefinition, ProcessDefinition
 from lash.runtime.hooks import Hook
 from lash.runtime.policy import Retry, WorkerOptions
@@ -181,19 +183,6 @@ class App:
 
     url: str
     options: WorkerOptions
-    def __init__(
-        self,
-        url: str,
-        *,
-        options: WorkerOptions = ...,
-        worker: bool = True,
-        worker_id: str | None = None,
-        hooks: Sequence[Hook] = ...,
-        clock: Clock | None = None,
-        **storage_options: Any,
-    ) -> None: ...
-    def configure(self, *, options: WorkerOptions | None = None, worker: bool | None = None) -> None:
-        """Change options before the app is opened, as ``lash worker`` does with an app that only sends."""
     @overload
     def agent(self, function: A, /) -> AgentDefinition: ...
     @overload
@@ -249,6 +238,26 @@ class App:
         Each tick starts it once, however many workers run. ``catch_up`` decides about ticks that were missed while no
         worker ran: ``skip``, ``last`` or ``all``.
         """
+    def include(self, router: Router) -> None:
+        """Add everything that a router has declared by now; including it again adds what it declared since."""
+    def find_process(self, name: str) -> ProcessDefinition[Any, Any]:
+        """Return the declared process of a name; of several versions the one that was declared last."""
+    @overload
+    def __init__(self, app: AsyncApp, /) -> None: ...
+    @overload
+    def __init__(
+        self,
+        url: str,
+        *,
+        options: WorkerOptions = ...,
+        worker: bool = True,
+        worker_id: str | None = None,
+        hooks: Sequence[Hook] = ...,
+        clock: Clock | None = None,
+        **storage_options: Any,
+    ) -> None: ...
+    def configure(self, *, options: WorkerOptions | None = None, worker: bool | None = None) -> None:
+        """Change options before the app is opened, as ``lash worker`` does with an app that only sends."""
     def open(self) -> None:
         """Open the storage and start the worker. ``with app`` calls it; on an open app it does nothing."""
     def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
@@ -276,8 +285,6 @@ class App:
         """The storage itself, for everything that has no short form here."""
     def session(self, session_id: str, agent: AgentDefinition | str | None = None) -> SessionHandle:
         """Return a handle on a session. The agent is named once; the session remembers it from its first turn on."""
-    def find_process(self, name: str) -> ProcessDefinition[Any, Any]:
-        """Return the declared process of a name; of several versions the one that was declared last."""
     def handle(self, process_id: str) -> ProcessHandle[Any]:
         """Return a handle on a process by its id."""
     def emit(self, source_type: str, payload: JSON = None, *, key: str, source_key: str | None = None) -> EmitReport:

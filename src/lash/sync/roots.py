@@ -59,8 +59,11 @@ class Living(Blocking):
     __slots__ = ()
     _portal: Portal
 
-    def __init__(self, url: str, **options: Any) -> None:  # noqa: ANN401 (what the async App takes)
-        super().__init__(Portal("lash-app", _not_running), AsyncApp(url, **options))
+    def __init__(self, url: str | AsyncApp, **options: Any) -> None:  # noqa: ANN401 (what the async App takes)
+        if isinstance(url, AsyncApp) and options:
+            raise ConfigError(f"unexpected option {next(iter(options))!r}: the app that is given has its options")
+        app = url if isinstance(url, AsyncApp) else AsyncApp(url, **options)
+        super().__init__(Portal("lash-app", _not_running), app)
 
     def open(self) -> None:
         """Open the storage and start the worker. ``with app`` calls it; on an open app it does nothing."""

@@ -1,0 +1,194 @@
+"""What an application declares: agents, processes, and what starts processes; in one place or in several routers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
+
+from lash.errors import ConfigError
+from lash.runtime.core import Definitions
+from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition
+from lash.runtime.policy import PROCESS_RETRY, TURN_RETRY, Retry
+from lash.runtime.processes.context import Context
+from lash.runtime.trigger import DeclaredTrigger, DeclaredTriggers, cron_trigger, event_trigger
+from lash.runtime.turns.turn import Turn
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A", bound=Callable[[Turn], Awaitable[object]])
+
+
+class Declared(NamedTuple):
+    """Agents, processes, and what starts processes."""
+
+    agents: tuple[AgentDefinition, ...]
+    processes: tuple[ProcessDefinition[Any, Any], ...]
+    triggers: tuple[DeclaredTrigger, ...]
+
+
+class Declarations:
+    """Agents, processes, subscriptions and schedules, by name."""
+
+    def __init__(self) -> None:
+        self._definitions = Definitions()
+        self._triggers = DeclaredTriggers()
+
+    @overload
+    def agent(self, function: A, /) -> AgentDefinition: ...
+
+    @overload
+    def agent(
+        self, /, *, name: str | None = None, retry: Retry = TURN_RETRY, timeout_s: float | None = None
+    ) -> Callable[[A], AgentDefinition]: ...
+
+    def agent(
+        self,
+        function: Callable[[Turn], Awaitable[object]] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retry: Retry = TURN_RETRY,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Declare the function that answers sessions; it takes a turn and returns the reply."""
+
+        def declare(given: Callable[[Turn], Awaitable[object]]) -> AgentDefinition:
+            definition = AgentDefinition(given, name or _name(given), retry=retry, timeout_s=timeout_s)
+            self._add_agent(definition)
+            return definition
+
+        return declare if function is None else declare(function)
+
+    @overload
+    def process(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> ProcessDefinition[P, R]: ...
+
+    @overload
+    def process(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        version: str = DEFAULT_VERSION,
+        retry: Retry = PROCESS_RETRY,
+        timeout_s: float | None = None,
+        signals: Mapping[str, object] | None = None,
+    ) -> Callable[[Callable[Concatenate[Context, P], Awaitable[R]]], ProcessDefinition[P, R]]: ...
+
+    def process(
+        self,
+        function: Callable[..., Awaitable[Any]] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        version: str = DEFAULT_VERSION,
+        retry: Retry = PROCESS_RETRY,
+        timeout_s: float | None = None,
+        signals: Mapping[str, object] | None = None,
+    ) -> Any:
+        """Declare a durable function; it takes a context and arguments that JSON can carry.
+
+        Runs that began under one ``version`` go on with the code that is declared under it; new ones take the version
+        of the definition that they are started with. ``signals`` names the signals it takes, each with the type of its
+        payload; without it every signal is taken.
+        """
+
+        def declare(given: Callable[..., Awaitable[Any]]) -> ProcessDefinition[Any, Any]:
+            definition: ProcessDefinition[Any, Any] = ProcessDefinition(
+                given, name or _name(given), version=version, retry=retry, timeout_s=timeout_s, signals=signals or {}
+            )
+            self._add_process(definition)
+            return definition
+
+        return declare if function is None else declare(function)
+
+    def on(
+        self,
+        source_type: str,
+        process: ProcessDefinition[Any, Any],
+        *,
+        key: str | None = None,
+        source_key: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        wake: str | None = None,
+    ) -> None:
+        """Start a process each time something is emitted under this name.
+
+        ``inputs`` says where its arguments come from: ``lash.EVENT`` for the whole payload, ``lash.pointer("/path")``
+        for a part of it, anything else as it is. Without it a process of one argument gets the payload. ``schema`` is
+        what a payload must look like; ``wake`` is the session that the processes wake.
+        """
+        self._declare(event_trigger(source_type, process, key, source_key, inputs, schema, wake))
+
+    def cron(
+        self,
+        line: str,
+        process: ProcessDefinition[Any, Any],
+        *,
+        key: str | None = None,
+        time_zone: str = "UTC",
+        inputs: Mapping[str, Any] | None = None,
+        catch_up: str = "last",
+        jitter_s: float = 0,
+        wake: str | None = None,
+    ) -> None:
+        """Start a process by the clock: ``app.cron("0 7 * * 1-5", digest, time_zone="Europe/Berlin")``.
+
+        The key, by default made of the process's name, says which schedule this is: another line under the same key
+        takes the place of the one that an earlier version of the code declared.
+        Each tick starts it once, however many workers run. ``catch_up`` decides about ticks that were missed while no
+        worker ran: ``skip``, ``last`` or ``all``.
+        """
+        self._declare(cron_trigger(line, process, key, time_zone, inputs, catch_up, jitter_s, wake))
+
+    def include(self, router: Router) -> None:
+        """Add everything that a router has declared by now; including it again adds what it declared since."""
+        for agent in router.declared.agents:
+            self._add_agent(agent)
+        for process in router.declared.processes:
+            self._add_process(process)
+        for trigger in router.declared.triggers:
+            self._declare(trigger)
+
+    def find_process(self, name: str) -> ProcessDefinition[Any, Any]:
+        """Return the declared process of a name; of several versions the one that was declared last."""
+        return self._definitions.latest(name)
+
+    def _declare(self, declared: DeclaredTrigger) -> None:
+        self._triggers.add(declared)
+
+    def _add_agent(self, definition: AgentDefinition) -> None:
+        known = self._definitions.agents.get(definition.name)
+        if known is not None and known.function is not definition.function:
+            raise ConfigError(f"agent {definition.name!r} is declared twice; rename one of them")
+        self._definitions.agents[definition.name] = definition
+
+    def _add_process(self, definition: ProcessDefinition[Any, Any]) -> None:
+        key = (definition.name, definition.version)
+        known = self._definitions.processes.get(key)
+        if known is not None and known.function is not definition.function:
+            raise ConfigError(
+                f"there is a process {definition.name!r} of version {definition.version!r} already; give one of "
+                "them another name or version"
+            )
+        self._definitions.processes[key] = definition
+
+
+class Router(Declarations):
+    """Declarations of one module, without an application: ``app.include(router)`` adds them to one.
+
+    So a module can declare agents and processes without importing the application, which imports the module instead.
+    A router can include others.
+    """
+
+    @property
+    def declared(self) -> Declared:
+        """What the router has declared by now."""
+        definitions = self._definitions
+        return Declared(
+            tuple(definitions.agents.values()), tuple(definitions.processes.values()), tuple(self._triggers)
+        )
+
+
+def _name(function: Callable[..., object]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
