@@ -63,6 +63,7 @@ def bare_rate(path: Path, transactions: Transactions, *, warm: int, group: int =
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
     connection.pragma("foreign_keys", 1)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     _run(connection, transactions[:warm], group)
     begin = time.perf_counter()
     _run(connection, transactions[warm:], group)

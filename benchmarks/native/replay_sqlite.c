@@ -112,6 +112,7 @@ int main(int count, char **arguments) {
   run("PRAGMA journal_mode = wal");
   run("PRAGMA synchronous = full");
   run("PRAGMA foreign_keys = 1");
+  sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_QPSG, 1, (int *)0);
   struct form *forms = read_forms();
   uint32_t transactions = number(), warm = atoi(arguments[3]), group = atoi(arguments[4]);
   double begin = now();

@@ -71,6 +71,7 @@ async def test_each_read_is_as_many_statements_at_any_size(backend_url: str, bac
             names.clear()
             await call()
             ran[name] = len([each for each in names if each.startswith(("session_", "node_", "checkpoint_"))])
+            assert name != "tail" or names == ["node_tail"]
     sqlite = {"nodes": 2, "children": 2, "kind": 3, "tail": 1, "manifest": 3}
     assert ran == (sqlite if backend_name == "sqlite" else dict.fromkeys(ran, 1))
 

@@ -20,7 +20,7 @@ from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.frame import FrameRow
 from lash.plan.session.meta import MetaRow
-from lash.plan.session.node import NodePosition, PathRow, StoredNode
+from lash.plan.session.node import NodePosition, PathRow, StoredNode, TailRow, raw_tail
 from lash.plan.session.session import (
     HeadRow,
     HeldNode,
@@ -215,6 +215,21 @@ def test_a_raw_path_has_no_sealed_nodes() -> None:
     """A node that is sealed, and was read without a sealer, is an error and not the raw text of a node."""
     with pytest.raises(CannotUnseal):
         decode_raw_path([PathRow("a", None, 0, False, "~lash1~AAAA")], 1, 1)
+
+
+def test_a_tail_is_enough_if_it_has_all_nodes_or_the_root() -> None:
+    """Too few rows, a removed or erased node and a row that is not the next node need a climb."""
+    text = NODE_TEXT.encode()
+    rows = [TailRow(each, above, NODE_TEXT, None, True) for above, each in zip((None, "a", "b"), "abc", strict=True)]
+    nodes = tuple(RawNode(node_id=row.node_id, parent_node_id=row.parent_node_id, body=text) for row in rows)
+    assert raw_tail(rows, 3) == raw_tail(rows, 20) == nodes
+    assert raw_tail(rows[1:], 2) == nodes[1:]
+    for wanting in ([], rows[1:], [rows[0], rows[2]], [rows[0], replace(rows[1], is_live=False)]):
+        assert raw_tail(wanting, 3) is None
+    packed = pack_text(text * 20, Compression.BALANCED)
+    assert raw_tail([TailRow("a", None, "", packed, True)], 1) == (replace(nodes[0], body=text * 20),)
+    with pytest.raises(CannotUnseal):
+        raw_tail([TailRow("a", None, "~lash1~AAAA", None, True)], 1)
 
 
 def test_the_full_graph_keeps_the_order_of_its_rows() -> None:

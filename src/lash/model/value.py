@@ -25,7 +25,8 @@ def share_default(value: msgspec.Struct, name: str, default: msgspec.Struct | st
     A field is left out of the stored form when it holds the default object; an equal one would be written. Sharing
     makes equal values equal in every encoding, and so in every hash.
     """
-    if getattr(value, name) == default:
+    held = getattr(value, name)
+    if held is not default and held == default:
         msgspec.structs.force_setattr(value, name, default)
 
 

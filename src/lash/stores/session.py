@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lash.plan.session.fork import ForkPoint, InheritedRun, PreparedFork, SourceRow, StoredRun
     from lash.plan.session.kind import NodePage
     from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
-    from lash.plan.session.node import PathRow
+    from lash.plan.session.node import PathRow, TailRow
     from lash.plan.session.page import PageRow, PreparedPage
     from lash.plan.session.session import HeldNode, ReadRow, RevisionRows
     from lash.plan.session.turn import TurnRow
@@ -383,6 +383,10 @@ class SessionRows(Protocol):
 
     async def path(self, session_id: str, scope: ActivePath, decode: Callable[[list[PathRow]], T]) -> T:
         """Return the nodes of a path, or its last ones; none before the first commit."""
+        ...
+
+    async def tail(self, session_id: str, last: int) -> list[TailRow]:
+        """Return the last nodes of the active path as far as they lie on one segment; none if there is no session."""
         ...
 
     async def node(self, session_id: str, node_id: str) -> PathRow | None:

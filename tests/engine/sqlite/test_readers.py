@@ -4,9 +4,11 @@ import asyncio
 import threading
 from pathlib import Path
 
+import apsw
 import pytest
 
 from lash.errors import ConfigError, StorageFailure
+from lash.sqlite.engine.connection import open_memory, open_reader, open_writer
 from lash.sqlite.engine.database import Database, Reader, SQLiteOptions, Transaction
 from tests.engine.sqlite.kit import Count, Gate, Item, ids, insert, open_database
 
@@ -128,6 +130,32 @@ async def test_no_read_within_a_read(path: Path | None) -> None:
         database.read(lambda _reader: database.read(ids))
     assert database.read(ids) == []
     await database.close()
+
+
+async def test_one_query_is_a_read(path: Path | None) -> None:
+    """It sees what is committed, cannot write, is refused within a read, and leaves no transaction if it fails."""
+    database = await open_database(path)
+    await database.write(insert(1))
+    assert database.ask(Item, "items") == [Item(1, "x")]
+    with pytest.raises(StorageFailure, match="insert_item"):
+        database.ask(Item, "insert_item", id=2, label="x")
+    with pytest.raises(ConfigError, match="inside the body"):
+        database.read(lambda _: database.ask(Item, "items"))
+    await database.write(insert(2))
+    assert [item.id for item in database.ask(Item, "items")] == [1, 2]
+    await database.close()
+
+
+async def test_a_query_is_compiled_once(tmp_path: Path) -> None:
+    """Other bounds of a range do not make SQLite compile the query again, on connections of all kinds."""
+    file = str(tmp_path / "x.db")
+    for connection in (
+        open_memory(SQLiteOptions(), lambda _connection, _new: None),
+        open_writer(file, SQLiteOptions(), lambda _connection, _new: None),
+        open_reader(file, SQLiteOptions()),
+    ):
+        assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1
+        connection.close()
 
 
 async def test_long_reads_run_side_by_side(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def decode_manifest(row: CheckpointRow, components: Sequence[CurrentComponent]) 
     manifest = CheckpointManifest(
         turn_state=decode(row.turn_state, TurnState, f"the turn state of revision {row.revision}"),
         plugin_snapshot_revision=row.plugin_snapshot_revision,
-        components={key: BlobRef(ref) for key, ref in sorted((each.key, each.hash) for each in components)},
+        components={key: BlobRef(ref) for key, ref in sorted([(each.key, each.hash) for each in components])},
     )
     if manifest_ref(manifest) != row.checkpoint_ref:
         raise CorruptData(f"the checkpoint of revision {row.revision} is not the one that was committed")

@@ -40,6 +40,8 @@ PICKER_LENGTH: Final = 500
 """How many characters of the first user message are kept for the session list."""
 WHOLE_PATH: Final = 2**62
 """More nodes than any path has: the limit that reads a whole path."""
+FEW_NODES: Final = 200
+"""So many nodes are read and decoded on the event loop at most: it takes about two milliseconds."""
 
 
 class NodeBody(Value, frozen=True, kw_only=True, gc=False):
@@ -71,7 +73,7 @@ class EncodedNode(NamedTuple):
         return self.body if self.packed is None else ""
 
 
-class PathRow(msgspec.Struct, frozen=True, array_like=True):
+class PathRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stored node, as read for a graph."""
 
     node_id: str
@@ -82,6 +84,17 @@ class PathRow(msgspec.Struct, frozen=True, array_like=True):
     packed: Annotated[bytes | None, NODE] = None
     erased: bool = False
     """Whether a path leaves it out; only read for paths."""
+
+
+class TailRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A stored node, as read for the end of a path."""
+
+    node_id: str
+    parent_node_id: str | None
+    body: Annotated[str, NODE]
+    packed: Annotated[bytes | None, NODE]
+    is_live: bool
+    """Whether it is neither removed nor erased."""
 
 
 class StoredNode(msgspec.Struct, frozen=True, array_like=True):
@@ -210,6 +223,27 @@ def raw_path_nodes(rows: list[PathRow]) -> tuple[RawNode, ...]:
     return _path(rows, _raw_node)
 
 
+def raw_tail(rows: Sequence[TailRow], last: int) -> tuple[RawNode, ...] | None:
+    """Return the last nodes of a path, in the order of their depths, without decoding them.
+
+    Returns None if the rows do not suffice: they are too few, or some of them are removed or erased.
+    """
+    if not rows or (len(rows) < last and rows[0].parent_node_id is not None):
+        return None
+    nodes: list[RawNode] = []
+    above = rows[0].parent_node_id
+    for row in rows:
+        node_id, parent_node_id, body = row.node_id, row.parent_node_id, row.body
+        if parent_node_id != above or not row.is_live:
+            return None
+        if body[:1] == "{":
+            nodes.append(RawNode(node_id=node_id, parent_node_id=parent_node_id, body=body.encode()))
+        else:
+            nodes.append(_raw_node(row))
+        above = node_id
+    return tuple(nodes)
+
+
 def _path(rows: list[PathRow], read: Callable[[PathRow], T]) -> tuple[T, ...]:
     path: list[T] = []
     below: PathRow | None = None
@@ -283,7 +317,7 @@ def encode_body(timestamp: datetime, entry: Entry) -> str:
     return encode(NodeBody(timestamp=timestamp, entry=entry), NodeBody, "the body of a node")
 
 
-def _raw_node(row: PathRow) -> RawNode:
+def _raw_node(row: PathRow | TailRow) -> RawNode:
     text, content = _unpack(row)
     body = text.encode() if isinstance(text, str) else text
     if not body.startswith(b"{"):
@@ -291,7 +325,7 @@ def _raw_node(row: PathRow) -> RawNode:
     return RawNode(node_id=row.node_id, parent_node_id=row.parent_node_id, body=body, content=content)
 
 
-def _unpack(row: PathRow | StoredNode | EncodedNode) -> tuple[str | bytes, bytes | None]:
+def _unpack(row: PathRow | TailRow | StoredNode | EncodedNode) -> tuple[str | bytes, bytes | None]:
     """Return the JSON text of a body, and the bytes that are stored beside it."""
     if row.packed is None:
         return row.body, None

@@ -96,6 +96,8 @@ def _configure(connection: apsw.Connection, options: SQLiteOptions) -> None:
     for setting in (apsw.SQLITE_DBCONFIG_DQS_DML, apsw.SQLITE_DBCONFIG_DQS_DDL, apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA):
         connection.config(setting, 0)
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    # Without this guarantee SQLite compiles a query again whenever an argument that bounds a range changes.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("foreign_keys", 1)
     connection.pragma("cell_size_check", 1)
     connection.pragma("synchronous", options.synchronous)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import apsw
@@ -16,6 +16,7 @@ from lash.sqlite.engine.errors import as_lash_error, translate
 from lash.sqlite.engine.file_guard import FileGuard
 from lash.sqlite.engine.gil_yield import GilYield
 from lash.sqlite.engine.jobs import Job
+from lash.sqlite.engine.options import SQLiteValue
 from lash.sqlite.engine.statements import Statements
 from lash.sqlite.engine.transaction import Reader
 from lash.sqlite.engine.write_lock import WriteLock
@@ -37,10 +38,7 @@ class Snapshots:
 
     def read(self, body: Callable[[Reader], T]) -> T:
         """Run the body on one snapshot; raise errors of lash, and exceptions of the body as they are."""
-        if self._reading:
-            raise ConfigError(
-                "a read was started inside the body of another read; use the reader that the body received"
-            )
+        self._refuse_nested()
         self._reading = True
         try:
             self._check_files()
@@ -49,6 +47,15 @@ class Snapshots:
             raise translate(error, "reading") from error
         finally:
             self._reading = False
+
+    def ask(self, shape: type[T], name: str, parameters: Mapping[str, SQLiteValue]) -> list[T]:
+        """Run one query, which is a snapshot of its own, and return its rows in the given shape; raise errors of lash.
+
+        It needs no transaction, whose begin and end would cost as much as a short query.
+        """
+        self._refuse_nested()
+        self._check_files()
+        return self._ask(shape, name, parameters)
 
     def data_version(self) -> int:
         """Return a number that changes when any other connection has committed."""
@@ -63,9 +70,24 @@ class Snapshots:
         with contextlib.suppress(apsw.Error):
             self._connection.close()
 
+    def _refuse_nested(self) -> None:
+        if self._reading:
+            raise ConfigError(
+                "a read was started inside the body of another read; use the reader that the body received"
+            )
+
     def _check_files(self) -> None:
         if self._file_guard is not None:
             self._file_guard.check_if_due()
+
+    def _ask(self, shape: type[T], name: str, parameters: Mapping[str, SQLiteValue]) -> list[T]:
+        reader = Reader(self._connection, self._statements, 0)
+        try:
+            return reader.shaped(shape, name, parameters)
+        except BaseException:
+            # A query that failed half-way would keep its snapshot.
+            reader.abandon()
+            raise
 
     def _read(self, body: Callable[[Reader], T]) -> T:
         try:
@@ -94,12 +116,21 @@ class SharedSnapshots(Snapshots):
     def close(self) -> None:
         """Do nothing: the connection belongs to the writer."""
 
+    def _ask(self, shape: type[T], name: str, parameters: Mapping[str, SQLiteValue]) -> list[T]:
+        with self._between_writes():
+            return super()._ask(shape, name, parameters)
+
     def _read(self, body: Callable[[Reader], T]) -> T:
+        with self._between_writes():
+            return super()._read(body)
+
+    @contextlib.contextmanager
+    def _between_writes(self) -> Iterator[None]:
         self._write_lock.acquire()
         try:
             self._connection.execute("PRAGMA query_only = ON")
             try:
-                return super()._read(body)
+                yield
             finally:
                 self._connection.execute("PRAGMA query_only = OFF")
         finally:

@@ -55,13 +55,20 @@ class Reader:
 
     def all(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> list[T]:
         """Run the query and return all its rows in the given shape; see `one`."""
+        return self.shaped(shape, name, parameters)
+
+    def shaped(self, shape: type[T], name: str, parameters: Mapping[str, SQLiteValue]) -> list[T]:
+        """Do the same with the parameters in a mapping."""
         rows = self._rows(name, parameters)
         if len(rows) <= _FEW:
             shaped = _all_shaped(rows, shape, name)
         else:
-            # Each row is freed before the next: freeing very many at once would stop all threads for that time.
+            # Rows are freed a few at a time: freeing very many at once would stop all threads for that time.
+            shaped = []
             rows.reverse()
-            shaped = [_shaped(rows.pop(), shape, name) for _ in range(len(rows))]
+            while rows:
+                shaped += _all_shaped(rows[: -_FEW - 1 : -1], shape, name)
+                del rows[-_FEW:]
         seals = self._statements.seals
         return [seals.open_row(row) for row in shaped] if seals.is_active else shaped
 
@@ -74,6 +81,11 @@ class Reader:
     def end(self) -> None:
         """Refuse every further use."""
         self._usable = False
+
+    def abandon(self) -> None:
+        """Stop the query that failed half-way."""
+        self._usable = False
+        self._cursor.close(force=True)
 
     def _rows(self, name: str, parameters: Mapping[str, SQLiteValue]) -> list[tuple[apsw.SQLiteValue, ...]]:
         if not self._usable:

@@ -23,7 +23,7 @@ from lash.plan.session.erase import PreparedErasure
 from lash.plan.session.fork import PreparedFork
 from lash.plan.session.kind import NodePage
 from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
-from lash.plan.session.node import WHOLE_PATH, PathRow
+from lash.plan.session.node import WHOLE_PATH, PathRow, TailRow
 from lash.plan.session.page import PreparedPage
 from lash.plan.session.session import HeadRow, HeldNode, ReadRow, RevisionRows, new_head
 from lash.plan.session.turn import TurnRow
@@ -222,10 +222,6 @@ class PostgresSessionRows:
 
     async def path(self, session_id: str, scope: ActivePath, decode: Callable[[list[PathRow]], T]) -> T:
         _, leaf, last = _load_arguments(scope)
-        if leaf is None and last <= _SHORT:
-            rows = await self._database.read_all(PathRow, "node_tail", session_id, last)
-            if len(rows) == last:
-                return decode(rows)
         read = await self._database.read_in_thread(
             NodesAnswer,
             "session_nodes",
@@ -239,6 +235,9 @@ class PostgresSessionRows:
             await self.meta(session_id)
             return decode([])
         return read.value
+
+    async def tail(self, session_id: str, last: int) -> list[TailRow]:
+        return await self._database.read_all(TailRow, "node_tail", session_id, last)
 
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
         found = await self._database.read_one(NodeAnswer, "node_one", session_id, node_id)

@@ -227,7 +227,8 @@ WHERE n.session_key = u.session_key AND n.node_id = u.node_id;
 
 -- name: node_tail
 -- The last nodes ($2) of a session's active path, as far as they lie on the segment of the leaf.
-SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed, n.kind = 'erased'
+SELECT
+    n.node_id, n.parent_node_id, n.body, n.packed, n.tombstoned_at_ms IS NULL AND n.kind <> 'erased'
 FROM :"schema".lash_sessions AS s
 CROSS JOIN LATERAL (
     SELECT * FROM :"schema".lash_nodes AS n

@@ -18,7 +18,7 @@ from lash.plan.session.fork import PreparedFork
 from lash.plan.session.frame import FrameRow
 from lash.plan.session.kind import NodePage
 from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
-from lash.plan.session.node import WHOLE_PATH, PathRow
+from lash.plan.session.node import FEW_NODES, WHOLE_PATH, PathRow, TailRow
 from lash.plan.session.page import PreparedPage
 from lash.plan.session.session import HeadRow, HeldNode, ReadRow, RevisionRows, uncommitted
 from lash.plan.session.turn import TurnRow
@@ -49,8 +49,6 @@ from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, Decid
 
 R = TypeVar("R")
 T = TypeVar("T")
-_SHORT: Final = 200
-"""How many nodes of a path are read on the event loop at most: about two milliseconds."""
 _DELETED_AT_ONCE: Final = 100
 """How many sessions one transaction deletes at most: other writers wait for it."""
 
@@ -112,23 +110,19 @@ class SQLiteSessionRows:
         await self._database.write(lambda transaction: _change_meta(transaction, change))
 
     async def read(self, session_id: str) -> ReadRow:
-        return self._database.read(lambda reader: _read(reader, session_id))
+        rows = self._database.ask(ReadRow, "session_read", session_id=session_id)
+        return rows[0] if rows else self._database.read(lambda reader: _read(reader, session_id))
 
     async def load(self, session_id: str, scope: ReadScope, decode: Callable[[RevisionRows], T]) -> T:
         last = scope.last if isinstance(scope, ActivePath) and scope.last is not None else WHOLE_PATH
         return await self._read_some(last, lambda reader: decode(_load(reader, session_id, scope)))
 
     async def path(self, session_id: str, scope: ActivePath, decode: Callable[[list[PathRow]], T]) -> T:
-        def body(reader: Reader) -> T:
-            last = scope.last
-            if scope.leaf_node_id is None and last is not None:
-                rows = reader.all(PathRow, "node_tail", session_id=session_id, last=last)
-                if len(rows) == last:
-                    return decode(rows)
-            row = _read(reader, session_id)
-            return decode(_nodes(reader, row, scope))
+        last = WHOLE_PATH if scope.last is None else scope.last
+        return await self._read_some(last, lambda reader: decode(_nodes(reader, _read(reader, session_id), scope)))
 
-        return await self._read_some(WHOLE_PATH if scope.last is None else scope.last, body)
+    async def tail(self, session_id: str, last: int) -> list[TailRow]:
+        return self._database.ask(TailRow, "node_tail", session_id=session_id, last=last)
 
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
         def body(reader: Reader) -> PathRow | None:
@@ -160,7 +154,7 @@ class SQLiteSessionRows:
 
     async def _read_some(self, nodes: int, body: Callable[[Reader], T]) -> T:
         """Run a read of so many nodes: on the event loop if they are few, which costs less than a thread."""
-        return self._database.read(body) if nodes <= _SHORT else await self._database.read_in_thread(body)
+        return self._database.read(body) if nodes <= FEW_NODES else await self._database.read_in_thread(body)
 
     async def checkpoint(
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]

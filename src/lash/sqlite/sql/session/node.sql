@@ -280,7 +280,8 @@ ORDER BY n.depth;
 
 -- name: node_tail
 -- The last nodes of a session's active path, as far as they lie on the segment of the leaf.
-SELECT n.node_id, n.parent_node_id, n.depth, n.tombstoned_at_ms IS NOT NULL, n.body, n.packed, n.kind = 'erased'
+SELECT
+    n.node_id, n.parent_node_id, n.body, n.packed, n.tombstoned_at_ms IS NULL AND n.kind <> 'erased'
 FROM lash_sessions AS s
 CROSS JOIN lash_nodes AS n ON n.session_key = s.session_key AND n.segment = s.leaf_segment
     AND n.depth > s.leaf_depth - :last AND n.depth <= s.leaf_depth
