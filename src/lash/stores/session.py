@@ -386,7 +386,7 @@ class SessionRows(Protocol):
         ...
 
     async def tail(self, session_id: str, last: int) -> list[TailRow]:
-        """Return the last nodes of the active path as far as they lie on one segment; none if there is no session."""
+        """Return the last nodes of the active path as far as they lie on one segment; empty for an unknown session."""
         ...
 
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
