@@ -14,7 +14,7 @@ from benchmarks.kit.workspace import workspace
 from benchmarks.run import main, tell
 from lash.testing.postgres_server import PostgresServer
 
-pytestmark = pytest.mark.proof
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
 _KEYS = {"scenario", "ours", "other", "ratio", "unit", "versions"}
 _WIDE = ("postgres-commit", "postgres-append", "postgres-claim")

@@ -15,7 +15,7 @@ _MISSING = importlib.util.find_spec("mkdocs") is None
 
 
 @pytest.mark.skipif(_MISSING and "CI" not in os.environ, reason="mkdocs is not installed; it is part of the group dev")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.proof
 def test_the_site_is_built_strictly(tmp_path: Path) -> None:
     """Every link, every anchor, every page in the navigation and every name in the reference resolves."""

@@ -16,7 +16,7 @@ from typing import Final
 from tests.cli.kit import environment
 from tests.docs.pages import ROOT
 
-PATIENCE_S: Final = 120
+PATIENCE_S: Final = 300
 
 INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
     "make test": ("make test JOBS=0 ARGS=--version", "it is what runs this test"),

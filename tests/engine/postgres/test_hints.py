@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -328,9 +329,10 @@ async def test_idle_waiters_cost_less_than_two_round_trips_a_second(postgres_sch
 
         await until(all_have_looked)
         await asyncio.sleep(0.3)
-        proxy.round_trips = 0
+        proxy.round_trips, began = 0, time.monotonic()
         await asyncio.sleep(1.5)
-        assert 1 <= proxy.round_trips < 3
+        # A busy machine sleeps longer.
+        assert 1 <= proxy.round_trips < 2 * (time.monotonic() - began)
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
