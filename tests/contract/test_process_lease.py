@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from lash.model.lease import Lease, LocalProcess
 from lash.model.process.process import (
     Failure,
     ProcessAcquired,
+    ProcessLeaseOutcome,
     ProcessRefused,
     ProcessStatus,
     Recovery,
@@ -143,6 +145,32 @@ class TestProcessLease:
         assert isinstance(outcome, ProcessAcquired)
         assert (outcome.displaced, outcome.lease.fencing) == (lapsed, lapsed.fencing + 1)
         await refuse(storage, storage.process_leases.renew(lapsed.fence, ttl_ms=TTL), LeaseLost, naming="p")
+
+    async def test_runs_that_crash_in_a_row_are_counted(self, harness: Harness) -> None:
+        """A lease that lapses or is taken from a dead holder is a crash; a release is not, and parking ends the row."""
+        storage, alive = await _storage(harness), current_process()
+        if alive is None:
+            pytest.skip("this machine cannot prove that a process is dead")
+        leases = storage.process_leases
+        held = process_lease(await leases.claim("p", ANN, ttl_ms=TTL))
+        await leases.release(held.fence)
+        counts = [await _crashes(leases.claim("p", ANN, ttl_ms=TTL))]
+        for _ in range(2):
+            await harness.clock.advance(TTL)
+            counts.append(await _crashes(leases.claim("p", BOB, ttl_ms=TTL)))
+        await harness.clock.advance(TTL)
+        dead = owner("dead", process=msgspec.structs.replace(alive, process_start="1"))
+        taken = process_lease(await leases.claim("p", dead, ttl_ms=TTL))
+        outcome = await leases.reclaim("p", owner("next", process=alive), observed=taken, ttl_ms=TTL)
+        assert isinstance(outcome, ProcessAcquired)
+        counts.append(outcome.crashes)
+        await leases.release(outcome.lease.fence)
+        outcome = await leases.claim("p", ANN, ttl_ms=TTL)
+        assert isinstance(outcome, ProcessAcquired)
+        counts.append(outcome.crashes)
+        await leases.park(outcome.lease.fence, wake_seq=outcome.wake_seq, until_ms=None)
+        counts.append(await _crashes(leases.claim("p", ANN, ttl_ms=TTL)))
+        assert counts == [0, 1, 2, 4, 4, 0]
 
     async def test_a_lapsed_lease_that_was_not_taken_is_renewed(self, harness: Harness) -> None:
         """Until another owner takes an expired lease, its holder can renew it, and the fence proves it again."""
@@ -410,3 +438,9 @@ async def _storage(harness: Harness) -> Storage:
     storage = await opened(harness)
     await registered(storage)
     return storage
+
+
+async def _crashes(claim: Awaitable[ProcessLeaseOutcome]) -> int:
+    outcome = await claim
+    assert isinstance(outcome, ProcessAcquired)
+    return outcome.crashes

@@ -81,7 +81,7 @@ class TestQueueLife:
         assert await storage.queue.renew(newer, ttl_ms=TTL) == newer
 
     async def test_abandoned_work_is_free_at_once(self, harness: Harness) -> None:
-        """Abandoning releases all batches of the claim, once; the next claim counts one more attempt."""
+        """Abandoning releases all batches of the claim, once, as failed; the next claim counts one more attempt."""
         storage, fence, claim = await _held(harness)
         assert await storage.queue.abandon(claim) == 2
         assert await storage.queue.abandon(claim) == 0
@@ -89,7 +89,7 @@ class TestQueueLife:
             await storage.queue.renew(claim, ttl_ms=TTL)
         again = claimed(await _try(storage, fence))
         assert texts(again.batches) == ["a", "b"]
-        assert [batch.attempts for batch in again.batches] == [2, 2]
+        assert [(batch.attempts, batch.failures) for batch in again.batches] == [(2, 1), (2, 1)]
 
     async def test_a_clean_stop_counts_no_attempt(self, harness: Harness) -> None:
         """Work that is released unfinished without a failure keeps its number of attempts."""
@@ -103,7 +103,21 @@ class TestQueueLife:
         await storage.queue.abandon(claim)
         claim = claimed(await _try(storage, fence))
         await storage.queue.abandon(claim, count_attempt=False)
-        assert [batch.attempts for batch in await storage.queue.list("s")] == [1, 1]
+        assert [(batch.attempts, batch.failures) for batch in await storage.queue.list("s")] == [(1, 1), (1, 1)]
+
+    async def test_a_claim_that_is_never_given_back_has_not_failed(self, harness: Harness) -> None:
+        """A worker that dies adds an attempt and no failure; a dead letter keeps both, a requeue forgets both."""
+        storage, fence, claim = await _held(harness)
+        await storage.queue.abandon(claim)
+        claimed(await _try(storage, fence))
+        await harness.clock.advance(TTL)
+        claim = claimed(await _try(storage, fence))
+        assert [(batch.attempts, batch.failures) for batch in claim.batches] == [(3, 1), (3, 1)]
+        await storage.queue.bury(claim, reason="enough")
+        letters = await storage.queue.dead()
+        assert [(letter.attempts, letter.batch.failures) for letter in letters] == [(3, 1), (3, 1)]
+        revived = await storage.queue.requeue("s", letters[0].batch.batch_id)
+        assert (revived.attempts, revived.failures) == (0, 0)
 
     async def test_a_late_stop_takes_no_attempt_of_the_successor(self, harness: Harness) -> None:
         """An old claim takes back its attempts only for batches that it still holds."""

@@ -23,6 +23,7 @@ BATCH = Batch(
     available_at_ms=0,
     enqueued_at_ms=5,
     attempts=2,
+    failures=1,
 )
 CLAIM = Claim(
     session_id=SESSION,
@@ -44,6 +45,7 @@ ROW = DeadLetterRow(
     "g",
     5,
     2,
+    1,
     '{"payloads":[{"kind":"turn_input","items":[{"type":"text","text":"hello"}]}]}',
     "it fails",
     '{"error":{"type":"ValueError"}}',

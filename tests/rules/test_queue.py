@@ -89,6 +89,7 @@ ROW = BatchRow(
     0,
     5,
     2,
+    1,
     '{"payloads":[{"kind":"turn_input","items":[{"type":"text","text":"hello"}]}]}',
 )
 BATCH = Batch(
@@ -103,6 +104,7 @@ BATCH = Batch(
     available_at_ms=0,
     enqueued_at_ms=5,
     attempts=2,
+    failures=1,
 )
 CLAIM = Claim(
     session_id=SESSION,

@@ -251,6 +251,28 @@ async def test_input_that_kills_every_worker_is_given_up(bench: Bench) -> None:
     assert "21 attempts crashed without reporting an error" in letter.reason
 
 
+async def test_killed_attempts_use_up_none_that_may_fail(bench: Bench) -> None:
+    """Two kills and a failure leave two of three attempts; the third failure is the last."""
+    app = await bench.app()
+    calls: list[int] = []
+
+    @app.agent(retry=Retry(max_attempts=3, first_pause_s=0))
+    async def agent(turn: Turn) -> str:
+        calls.append(turn.attempt)
+        raise ValueError("flaky")
+
+    chat = app.session("s", agent)
+    await chat.send("patient")
+    await _die_with(bench, app, times=2)
+    await app.drain()
+    assert calls == [3, 4, 5]
+    assert [(note["attempt"], note["max_attempts"]) for note in bench.notes.of("turn.retried")] == [(1, 3), (2, 3)]
+    (letter,) = await chat.dead_letters()
+    assert (letter.attempts, letter.batch.failures) == (5, 2)
+    assert isinstance(letter.error, dict)
+    assert letter.error["attempts"] == 3
+
+
 async def test_a_requeued_group_is_the_group_that_failed(bench: Bench) -> None:
     """Messages merged into one turn fail and are replayed as the same group, whatever could join by then."""
     app = await bench.app()

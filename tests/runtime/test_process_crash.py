@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lash.backend.liveness import current_owner
 from lash.errors import Conflict, EffectNotRecorded, InvalidInput, ProcessFailed, StepFailed
 from lash.model.effect import EffectError
 from lash.model.process.process import ProcessStatus
@@ -221,3 +222,42 @@ async def test_a_cancelled_payment_is_unknown(world: World) -> None:
     assert world.calls["pay"] == 1
     [unknown] = await unknown_steps(app.storage, handle.process_id)
     assert unknown.replay_key == "pay#1"
+
+
+async def _die_with(world: World, app: App, handle: ProcessHandle[None], times: int) -> None:
+    """Claim the process as a worker does that is killed afterwards."""
+    for _ in range(times):
+        await app.storage.process_leases.claim(handle.process_id, current_owner("doomed"), ttl_ms=1_000)
+        await world.seconds(2)
+
+
+async def test_a_process_that_kills_every_worker_is_given_up(world: World) -> None:
+    """Crashes in a row are bounded, and use up none of the attempts that may fail."""
+    app = await world.app()
+
+    @app.process(retry=Retry(max_attempts=2, first_pause_s=0, max_crashes=3))
+    async def shaky(ctx: Context) -> None:
+        world.count("runs")
+        await ctx.sleep(1)
+        raise ValueError("flaky")
+
+    patient = await app.start(shaky)
+    await _die_with(world, app, patient, times=3)
+    await app.drain()
+    assert world.calls["runs"] == 1
+    await world.seconds(2)
+    await _die_with(world, app, patient, times=3)
+    await app.drain()
+    await world.seconds(1)
+    await app.drain()
+    with pytest.raises(ProcessFailed, match="flaky"):
+        await patient.result(timeout_s=5)
+    assert [note["attempt"] for note in world.heard.of("process.retried")] == [1]
+    deadly = await app.start(shaky)
+    await _die_with(world, app, deadly, times=4)
+    await app.drain()
+    with pytest.raises(ProcessFailed, match="process_crashed: 4 attempts crashed without reporting an error"):
+        await deadly.result(timeout_s=5)
+    assert [note["error"] for note in world.heard.of("process.failed")][1:] == [
+        "RuntimeError: 4 attempts crashed without reporting an error"
+    ]

@@ -109,7 +109,11 @@ class BatchDraft(Value, frozen=True, kw_only=True):
 
 
 class Batch(Value, frozen=True, kw_only=True):
-    """One unit of queued work. ``seq`` orders the queue; ``attempts`` is how often the batch was claimed."""
+    """One unit of queued work. ``seq`` orders the queue.
+
+    ``attempts`` is how often the batch was claimed, ``failures`` how many of these claims were given back as failed.
+    The others crashed, except for one that still runs.
+    """
 
     session_id: str
     batch_id: str
@@ -122,6 +126,7 @@ class Batch(Value, frozen=True, kw_only=True):
     available_at_ms: int
     enqueued_at_ms: int
     attempts: Count
+    failures: Count = 0
 
     @property
     def item_ids(self) -> tuple[str, ...]:

@@ -52,3 +52,8 @@ def failed_attempt(
         traceback=trace_of(error) if trace is None else trace,
         counts=counts,
     )
+
+
+def crash_error(crashes: int) -> RuntimeError:
+    """Return the error of work that is given up because its workers died so often."""
+    return RuntimeError(f"{crashes} attempts crashed without reporting an error")

@@ -10,15 +10,19 @@ class Retry(Value, frozen=True, kw_only=True):
     """Attempts in all, and pauses between them that grow by a factor."""
 
     max_attempts: int = 3
+    """How many attempts may fail. One whose worker was killed has not failed."""
+    max_crashes: int = 20
+    """How many attempts of a turn, or consecutive ones of a process, may end with the death of their worker."""
     first_pause_s: float = 1.0
     factor: float = 4.0
     longest_pause_s: float = 300.0
 
     def __post_init__(self) -> None:
-        if self.max_attempts < 1 or self.first_pause_s < 0 or self.factor < 1 or self.longest_pause_s < 0:
+        least = min(self.max_crashes, self.first_pause_s, self.longest_pause_s)
+        if self.max_attempts < 1 or self.factor < 1 or least < 0:
             raise ConfigError(
-                "a Retry needs max_attempts of at least 1, a factor of at least 1 and pauses that are not negative; "
-                f"got {self!r}"
+                "a Retry needs max_attempts of at least 1, a factor of at least 1, and max_crashes and pauses that are "
+                f"not negative; got {self!r}"
             )
 
     def pause_s(self, attempt: int) -> float:

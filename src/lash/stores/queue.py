@@ -79,7 +79,8 @@ class QueueStore(Protocol):
     async def abandon(self, claim: Claim, *, count_attempt: bool = True) -> int:
         """Return the batches that the claim still holds to the queue, and return their number.
 
-        With ``count_attempt=False`` the claim does not count as an attempt: the work was stopped, it did not fail.
+        The attempt counts as failed. With ``count_attempt=False`` it does not count at all: the work was stopped, it
+        did not fail.
         """
         ...
 
@@ -190,7 +191,7 @@ class ClaimRows(Protocol):
         ...
 
     async def release(self, claim: Claim, uncounted: int) -> int:
-        """Free the batches that the claim holds, subtract the uncounted attempts, and return how many were freed."""
+        """Free the batches that the claim holds, as failed or (1) uncounted, and return how many were freed."""
         ...
 
 

@@ -929,7 +929,8 @@ class QueueStore:
     def abandon(self, claim: Claim, *, count_attempt: bool = True) -> int:
         """Return the batches that the claim still holds to the queue, and return their number.
 
-        With ``count_attempt=False`` the claim does not count as an attempt: the work was stopped, it did not fail.
+        The attempt counts as failed. With ``count_attempt=False`` it does not count at all: the work was stopped, it
+        did not fail.
         """
     def bury(self, claim: Claim, *, reason: str, error: JSON = None) -> int:
         """Move the batches of a claim from the queue to the dead letters, and return their number.

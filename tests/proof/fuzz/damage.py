@@ -202,6 +202,7 @@ FREE: Final = frozenset(
         *("lash_process_change_epoch.epoch", "lash_process_change_epoch.system_id", "lash_process_change_epoch.place"),
         # Tokens of holders, and counters that may have any higher value.
         *("lash_attachment_fences.token", "lash_attachment_fences.version", "lash_batches.claim_count"),
+        *("lash_batches.failure_count", "lash_dead_letters.failure_count", "lash_process_leases.crash_count"),
         *("lash_batches.claim_id", "lash_batches.claim_token", "lash_dead_letters.claim_token"),
         *("lash_session_leases.owner_id", "lash_session_leases.incarnation_id", "lash_session_leases.token"),
         *("lash_session_leases.fencing", "lash_process_leases.fencing", "lash_process_leases.wake_seq"),

@@ -230,7 +230,9 @@ class Queues:
         held = _under(self.of(claim.session_id), claim.token)
         for item in held:
             item.hold = None
-            if not count_attempt:
+            if count_attempt:
+                item.batch = msgspec.structs.replace(item.batch, failures=item.batch.failures + 1)
+            else:
                 item.batch = msgspec.structs.replace(item.batch, attempts=max(item.batch.attempts - 1, 0))
         return len(held)
 
@@ -258,7 +260,12 @@ class Queues:
         assert made is not None, "a dead letter must be put back"
         queue.letters.remove(letter)
         batch = msgspec.structs.replace(
-            letter.letter.batch, seq=made.seq, attempts=0, available_at_ms=0, enqueued_at_ms=made.enqueued_at_ms
+            letter.letter.batch,
+            seq=made.seq,
+            attempts=0,
+            failures=0,
+            available_at_ms=0,
+            enqueued_at_ms=made.enqueued_at_ms,
         )
         queue.items.append(Item(batch))
         return batch

@@ -294,6 +294,9 @@ class ProcessAcquired(Value, frozen=True, kw_only=True):
 
     ``has_effects`` is false if the process has no recorded effects, so that a run has nothing to read before it starts:
     after the claim only the holder records. It is always true for a re-entered lease.
+
+    ``crashes`` is how many runs since the process was last parked ended without releasing their lease: a run of
+    crashes. It is not known (0) for a re-entered lease.
     """
 
     lease: Lease
@@ -302,6 +305,7 @@ class ProcessAcquired(Value, frozen=True, kw_only=True):
     has_effects: bool = True
     reentered: bool = False
     displaced: Lease | None = None
+    crashes: Count = 0
 
 
 class ProcessRefused(Value, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ class DeadLetterRow(msgspec.Struct, frozen=True, array_like=True):
     merge_key: str | None
     enqueued_at_ms: int
     claim_count: int
+    failure_count: int
     payloads: Annotated[str, BATCH]
     reason: Annotated[str, DEAD_LETTER]
     error: Annotated[str, DEAD_LETTER]
@@ -93,6 +94,7 @@ def decode_dead_letter(row: DeadLetterRow) -> DeadLetter:
         0,
         row.enqueued_at_ms,
         row.claim_count,
+        row.failure_count,
         row.payloads,
     )
     return DeadLetter(

@@ -55,6 +55,7 @@ class BatchRow(msgspec.Struct, frozen=True, array_like=True):
     available_at_ms: int
     enqueued_at_ms: int
     claim_count: int
+    failure_count: int
     payloads: Annotated[str, BATCH]
 
 
@@ -119,6 +120,7 @@ def decode_batch(row: BatchRow, session_id: str) -> Batch:
         available_at_ms=row.available_at_ms,
         enqueued_at_ms=row.enqueued_at_ms,
         attempts=row.claim_count,
+        failures=row.failure_count,
     )
 
 

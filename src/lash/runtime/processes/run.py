@@ -44,7 +44,7 @@ from lash.runtime.after_run import AfterRun
 from lash.runtime.current import RunHere
 from lash.runtime.definition import ENGINE, ProcessDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended, error_text
-from lash.runtime.failed import FailedAttempt, failed_attempt
+from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
 from lash.runtime.hooks import PROCESS
 from lash.runtime.processes.context import Context
 from lash.runtime.processes.under_lease import UnderLease
@@ -103,6 +103,7 @@ class ProcessRun:
         self._writes = UnderLease(core.storage, self.fence, self.lease, wake_seq=acquired.wake_seq)
         self._on_finishing = on_finishing
         self._has_effects = acquired.has_effects
+        self._crashes = acquired.crashes
         self._began_ms = acquired.lease.expires_at_ms - core.options.ttl_ms
         self._began = time.monotonic()
         self.definition: ProcessDefinition[Any, Any]
@@ -141,6 +142,8 @@ class ProcessRun:
             except InvalidInput as error:
                 # The arguments will never fit: trying again would loop.
                 return await self._end_failed("process_arguments_invalid", error)
+            if self._crashes > self.definition.retry.max_crashes:
+                return await self._end_crashed()
             with self._core.hooks.span(PROCESS, process_id=self.process_id, process=self.definition.name):
                 return await self._drive(arguments)
         except (LeaseLost, ProcessTerminal, EventConflict) as lost:
@@ -360,6 +363,12 @@ class ProcessRun:
         await self._writes.complete(Failure(failure_class=kind, code=code, message=message, raw=raw))
         failed.note("process.failed", self._core.hooks, self._ids())
         return RunEnd.ENDED
+
+    async def _end_crashed(self) -> RunEnd:
+        """End a process whose runs killed their workers; without a bound it would kill every worker, one by one."""
+        error, most = crash_error(self._crashes), self.definition.retry.max_crashes
+        failed = failed_attempt(error, attempt=self._crashes, max_attempts=most)
+        return await self._end_failed("process_crashed", error, failed)
 
     async def _fail(self, error: BaseException) -> RunEnd:
         """Note a failed attempt; try again later, or end the process if it was the last."""

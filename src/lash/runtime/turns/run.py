@@ -27,7 +27,7 @@ from lash.runtime.after_run import AfterRun
 from lash.runtime.current import RunHere
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended
-from lash.runtime.failed import FailedAttempt, failed_attempt
+from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
 from lash.runtime.hooks import TURN
 from lash.runtime.steps.journal import Journal, root_branch
 from lash.runtime.turns.branches import BranchPoint, branch_of
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from lash.runtime.core import Core
 
 PLUGIN: Final = "lash"
-_MOST_CRASHES: Final = 20
-"""How many attempts may crash, beyond the ones that may fail, before the input becomes a dead letter."""
 _INPUT_KEY: Final = "input"
 _TAKEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.AFTER_WORK)
 
@@ -80,6 +78,7 @@ class TurnRun:
         self.session_id = self._fence.resource.id
         self.turn_id = ""
         self.attempt = 0
+        self._failures = 0
         self._past = Past(core.storage, core.histories, self.session_id, self.lease)
         self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
         self._branch: BranchPoint | None = None
@@ -162,15 +161,17 @@ class TurnRun:
             return await self._stopped()
         head = claim.batches[0]
         self._branch = branch_of(head)
-        self.turn_id, self.attempt = turn_id_of(head.batch_id), head.attempts
+        self.turn_id, self.attempt, self._failures = turn_id_of(head.batch_id), head.attempts, head.failures
         await self._past.load(self._claimed.revision, self._claimed.leaf_node_id)
         try:
             agent = self._core.agent(self._agent_name(claim))
         except UnknownDefinition as unknown:
             self._core.hooks.note("definition.unknown", session_id=self.session_id, message=str(unknown))
             return await self._give_back(TurnEnd.UNKNOWN, count_attempt=False)
-        if self.attempt > agent.retry.max_attempts + _MOST_CRASHES:
-            return await self._bury(agent, self._crashed(agent))
+        crashes = self.attempt - 1 - self._failures
+        if crashes > agent.retry.max_crashes:
+            failed = failed_attempt(crash_error(crashes), attempt=crashes, max_attempts=agent.retry.max_crashes)
+            return await self._bury(agent, failed)
         with self._core.hooks.span(TURN, session_id=self.session_id, turn_id=self.turn_id, attempt=self.attempt):
             return await self._drive(agent)
 
@@ -297,11 +298,11 @@ class TurnRun:
         hopeless = isinstance(error, InvalidInput) or self._require_journal().is_recorded(error)
         # An unavailable or full database is not the fault of the message: such attempts do not count.
         counts = not isinstance(error, STORAGE_TROUBLE)
-        most = agent.retry.max_attempts
-        failed = failed_attempt(error, attempt=self.attempt, max_attempts=most, counts=counts)
-        if hopeless or (counts and self.attempt >= most):
+        attempt, most = self._failures + 1, agent.retry.max_attempts
+        failed = failed_attempt(error, attempt=attempt, max_attempts=most, counts=counts)
+        if hopeless or (counts and attempt >= most):
             return await self._bury(agent, failed)
-        pause_s = agent.retry.pause_s(self.attempt if counts else 1)
+        pause_s = agent.retry.pause_s(attempt if counts else 1)
         failed.note("turn.retried", self._core.hooks, self._ids(agent), next_s=pause_s)
         return await self._give_back(TurnEnd.FAILED, pause_s=pause_s, count_attempt=counts)
 
@@ -310,10 +311,6 @@ class TurnRun:
         await self._release_lease()
         failed.note("turn.buried", self._core.hooks, self._ids(agent))
         return TurnEnd.BURIED
-
-    def _crashed(self, agent: AgentDefinition) -> FailedAttempt:
-        error = RuntimeError(f"{self.attempt - 1} attempts crashed without reporting an error")
-        return failed_attempt(error, attempt=self.attempt - 1, max_attempts=agent.retry.max_attempts)
 
     def _ids(self, agent: AgentDefinition) -> dict[str, str]:
         return {"agent": agent.name, "session_id": self.session_id, "turn_id": self.turn_id}

@@ -276,6 +276,7 @@ def _acquired(planned: _Planned, answer: ProcessAcquireAnswer, taken: LeaseRow, 
         record=record,
         wake_seq=wake_seq,
         has_effects=answer.has_effects,
+        crashes=answer.crashes,
         displaced=held_lease(answer.before, resource),
     )
     return _Claimed(outcome=outcome, row=row)

@@ -13,9 +13,9 @@ WHERE p.process_id = $1::text;
 -- appends the event of the start unless the log has it. The process must have the number of events and the wake target
 -- of the decision. It is ready from now on, in case the holder lets the lease expire. Returns for each existing process
 -- its position, the lease row before the statement and, if it was acquired, the row after it with the number of reasons
--- to run, whether the process has recorded effects, and whether the event was appended. Leases are locked before
--- processes and both in key order, as everywhere. The LIMIT is for the estimates of the planner; OFFSET 0 makes it look
--- rows up.
+-- to run, whether the process has recorded effects, whether the event was appended, and the number of crashes: a lease
+-- that was not released counts as one. Leases are locked before processes and both in key order, as everywhere. The
+-- LIMIT is for the estimates of the planner; OFFSET 0 makes it look rows up.
 -- The condition repeats the rule of plan_claim: reading the lease first, to let the plan decide, would cost a round
 -- trip on every claim. A lease that this statement refuses is decided by plan_claim.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
@@ -57,7 +57,8 @@ taken AS (
     SET fencing = l.fencing + 1, owner_id = a.owner_id, incarnation_id = a.incarnation_id, process = a.process,
         token = a.token, claimed_at_ms = clock.now_ms,
         expires_at_ms = least(clock.now_ms, 9223372036854775807 - a.ttl_ms) + a.ttl_ms,
-        ready_at_ms = least(l.ready_at_ms, clock.now_ms)
+        ready_at_ms = least(l.ready_at_ms, clock.now_ms),
+        crash_count = l.crash_count + CASE WHEN l.token IS NULL THEN 0 ELSE 1 END
     FROM clock, asked AS a
     JOIN before ON before.process_key = a.process_key
     JOIN process ON process.process_key = a.process_key
@@ -74,6 +75,7 @@ taken AS (
     RETURNING
         l.process_key,
         l.wake_seq,
+        l.crash_count,
         row(l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms) AS lease
 ),
 started AS (
@@ -111,7 +113,8 @@ SELECT
     taken.lease,
     taken.wake_seq,
     EXISTS (SELECT 1 FROM :"schema".lash_effects AS e WHERE e.process_key = taken.process_key OFFSET 0),
-    started.process_key IS NOT NULL
+    started.process_key IS NOT NULL,
+    coalesce(taken.crash_count, 0)
 FROM clock, process
 JOIN before ON before.process_key = process.process_key
 LEFT JOIN taken ON taken.process_key = process.process_key
@@ -240,9 +243,11 @@ RETURNING true;
 -- name: process_lease_park
 -- Frees the lease if the fence holds it and it is live, and takes the process off the work list until $7 (NULL: until
 -- it is woken), unless there are more reasons to run it than the $6 seen. Returns false if there are. A concurrent
--- reason waits for this row, or this statement waits for it: one of them sees the other.
+-- reason waits for this row, or this statement waits for it: one of them sees the other. The run ended as planned, so
+-- crashes are counted from zero.
 UPDATE :"schema".lash_process_leases AS l
 SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
+    crash_count = 0,
     ready_at_ms = CASE WHEN l.runnable AND l.wake_seq = $6::bigint THEN $7::bigint ELSE l.ready_at_ms END
 FROM :"schema".lash_processes AS p
 WHERE p.process_id = $1::text AND l.process_key = p.process_key

@@ -20,7 +20,8 @@ SELECT
 FROM s, clock
 WHERE $3::text IS NULL OR EXISTS (SELECT 1 FROM reserved)
 RETURNING
-    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
+    payloads;
 
 -- name: queue_known_key
 -- The record of a source key, and its batch if it is still queued.
@@ -29,7 +30,7 @@ SELECT
     array(
         SELECT row(
             b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-            b.claim_count, b.payloads
+            b.claim_count, b.failure_count, b.payloads
         )
         FROM :"schema".lash_batches AS b
         WHERE b.session_key = k.session_key AND b.batch_id = k.batch_id
@@ -107,14 +108,14 @@ WHERE s.session_id = $1::text;
 -- Returns the time and the batches claimed by an update called stamped, in their order.
     RETURNING
         b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-        b.claim_count, b.payloads
+        b.claim_count, b.failure_count, b.payloads
 )
 SELECT
     guard.now_ms,
     array(
         SELECT row(
             t.seq, t.batch_id, t.source_key, t.delivery, t.slot, t.merge_key, t.available_at_ms, t.enqueued_at_ms,
-            t.claim_count, t.payloads
+            t.claim_count, t.failure_count, t.payloads
         )
         FROM stamped AS t
         ORDER BY t.seq
@@ -234,7 +235,8 @@ SELECT min(claim_expires_at_ms) FROM extended HAVING count(*) > 0;
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text),
 given_back AS (
     UPDATE :"schema".lash_batches AS b
-    SET claim_count = greatest(b.claim_count - $3::bigint, 0), claim_id = NULL, claim_token = NULL,
+    SET claim_count = greatest(b.claim_count - $3::bigint, 0),
+        failure_count = b.failure_count + 1 - $3::bigint, claim_id = NULL, claim_token = NULL,
         claim_lease_fencing = NULL, claim_expires_at_ms = NULL
     FROM s
     WHERE b.session_key = s.session_key AND b.claim_token = $2::text
@@ -263,7 +265,7 @@ gone AS (
         )
     RETURNING
         b.session_key, b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms,
-        b.enqueued_at_ms, b.claim_count, b.payloads
+        b.enqueued_at_ms, b.claim_count, b.failure_count, b.payloads
 ),
 acknowledged AS (
     UPDATE :"schema".lash_wakes AS w
@@ -282,7 +284,7 @@ SELECT
     array(
         SELECT row(
             g.seq, g.batch_id, g.source_key, g.delivery, g.slot, g.merge_key, g.available_at_ms, g.enqueued_at_ms,
-            g.claim_count, g.payloads
+            g.claim_count, g.failure_count, g.payloads
         )
         FROM gone AS g
     )
@@ -296,7 +298,7 @@ SELECT
     array(
         SELECT row(
             b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-            b.claim_count, b.payloads
+            b.claim_count, b.failure_count, b.payloads
         )
         FROM :"schema".lash_batches AS b
         WHERE b.session_key = s.session_key AND b.seq > $2::bigint

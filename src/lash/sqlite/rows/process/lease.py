@@ -28,10 +28,11 @@ T = TypeVar("T")
 
 
 class _AcquiredRunAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """How many reasons there are to run the process, and whether it has recorded effects."""
+    """How many reasons there are to run the process, whether it has recorded effects, and how many runs crashed."""
 
     wake_seq: int
     has_effects: bool
+    crashes: int
 
 
 class SQLiteProcessLeaseRows:
@@ -108,6 +109,7 @@ def _claim(transaction: Transaction, row: ProcessRow, run: RunClaim) -> ProcessL
             record=append_to(transaction, key, record, run.started).record,
             wake_seq=answer.wake_seq,
             has_effects=answer.has_effects,
+            crashes=answer.crashes,
             displaced=decision.displaced,
         )
     wake_seq = _extend(transaction, key, decision.lease)

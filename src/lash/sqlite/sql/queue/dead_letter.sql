@@ -8,11 +8,13 @@ WHERE session_key = :session_key AND claim_token = :claim_token
 -- name: dead_letter_bury
 -- Copies the batches that a claim holds to the dead letters, in the order of the queue.
 INSERT INTO lash_dead_letters (
-    session_key, batch_id, seq, source_key, lane, delivery, slot, merge_key, enqueued_at_ms, claim_count, payloads,
+    session_key, batch_id, seq, source_key, lane, delivery, slot, merge_key, enqueued_at_ms, claim_count,
+    failure_count, payloads,
     claim_token, reason, error, died_at_ms
 )
 SELECT
-    session_key, batch_id, seq, source_key, lane, delivery, slot, merge_key, enqueued_at_ms, claim_count, payloads,
+    session_key, batch_id, seq, source_key, lane, delivery, slot, merge_key, enqueued_at_ms, claim_count,
+    failure_count, payloads,
     claim_token, :reason, :error, :now_ms
 FROM lash_batches
 WHERE session_key = :session_key AND claim_token = :claim_token
@@ -27,7 +29,8 @@ SELECT session_key, batch_id, source_key, lane, delivery, slot, merge_key, 0, en
 FROM lash_dead_letters
 WHERE session_key = :session_key AND batch_id = :batch_id
 RETURNING
-    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
+    payloads;
 
 -- name: dead_letter_remove
 -- Removes a dead letter, and returns the source key of its batch.
@@ -39,7 +42,7 @@ RETURNING source_key;
 -- The dead letters of all sessions after a position, in the order in which they died.
 SELECT
     d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
-    d.claim_count, d.payloads, d.reason, d.error, d.died_at_ms
+    d.claim_count, d.failure_count, d.payloads, d.reason, d.error, d.died_at_ms
 FROM lash_dead_letters AS d
 CROSS JOIN lash_sessions AS s ON s.session_key = d.session_key
 WHERE d.place > :after
@@ -50,7 +53,7 @@ LIMIT :limit;
 -- The dead letters of one session after a position, in the order in which they died.
 SELECT
     d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
-    d.claim_count, d.payloads, d.reason, d.error, d.died_at_ms
+    d.claim_count, d.failure_count, d.payloads, d.reason, d.error, d.died_at_ms
 FROM lash_dead_letters AS d INDEXED BY lash_dead_letters_session
 CROSS JOIN lash_sessions AS s ON s.session_key = d.session_key
 WHERE d.session_key = :session_key AND d.place > :after

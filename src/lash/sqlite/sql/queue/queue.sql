@@ -20,12 +20,14 @@ VALUES (
     CASE WHEN :available_at_ms > :now_ms THEN :available_at_ms ELSE 0 END, :now_ms, :payloads
 )
 RETURNING
-    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
+    payloads;
 
 -- name: queue_batch
 -- One batch by its id.
 SELECT
-    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
+    payloads
 FROM lash_batches
 WHERE session_key = :session_key AND batch_id = :batch_id;
 
@@ -67,7 +69,8 @@ SET claim_count = claim_count + 1, claim_id = :claim_id, claim_token = :claim_to
     claim_lease_fencing = :lease_fencing, claim_expires_at_ms = :expires_at_ms
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 RETURNING
-    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
+    payloads;
 
 -- name: queue_extend
 -- Extends a claim that still holds as many batches as it was made for, never to an earlier moment. Returns the expiry
@@ -89,10 +92,10 @@ WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :s
     AND claim_token IS NOT NULL AND claim_lease_fencing = :fencing;
 
 -- name: queue_abandon
--- Releases the batches of a claim, and takes back the attempts that do not count.
+-- Releases the batches of a claim after a failed attempt, or takes back the one attempt that does not count.
 UPDATE lash_batches
-SET claim_count = MAX(claim_count - :uncounted, 0), claim_id = NULL, claim_token = NULL, claim_lease_fencing = NULL,
-    claim_expires_at_ms = NULL
+SET claim_count = MAX(claim_count - :uncounted, 0), failure_count = failure_count + 1 - :uncounted, claim_id = NULL,
+    claim_token = NULL, claim_lease_fencing = NULL, claim_expires_at_ms = NULL
 WHERE session_key = :session_key AND claim_token = :claim_token;
 
 -- name: queue_cancel
@@ -105,7 +108,8 @@ WHERE session_key = :session_key AND batch_id = :batch_id
             AND l.fencing = lash_batches.claim_lease_fencing AND lash_batches.claim_expires_at_ms > :now_ms
     )
 RETURNING
-    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads;
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
+    payloads;
 
 -- name: queue_finish_key
 -- Records what became of the batch of a source key.
@@ -116,7 +120,8 @@ WHERE session_key = :session_key AND source_key = :source_key;
 -- name: queue_page
 -- The queued batches of a session, in order.
 SELECT
-    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, payloads
+    seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
+    payloads
 FROM lash_batches
 WHERE session_key = :session_key AND seq > :after_seq
 ORDER BY seq
@@ -126,7 +131,7 @@ LIMIT :limit;
 -- The queued batches of a session that no live claim holds, in order.
 SELECT
     b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-    b.claim_count, b.payloads
+    b.claim_count, b.failure_count, b.payloads
 FROM lash_batches AS b
 JOIN lash_session_leases AS l ON l.session_key = b.session_key
 WHERE b.session_key = :session_key AND b.seq > :after_seq
