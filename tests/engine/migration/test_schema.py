@@ -34,6 +34,7 @@ MIGRATIONS = (
     "0017_records",
     "0018_session_labels",
     "0019_shared_runs",
+    "0020_failure_counts",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}
