@@ -115,7 +115,7 @@ async def test_an_unknown_session_writes_no_file() -> None:
 
 
 def _version(lines: Lines) -> None:
-    lines[0]["version"] = 3
+    lines[0]["version"] = 4
 
 
 def _format(lines: Lines) -> None:
@@ -143,7 +143,7 @@ def _data_first(lines: Lines) -> None:
 
 
 BAD_LINES: list[tuple[Callable[[Lines], None], int, str]] = [
-    (_version, 1, "version 3"),
+    (_version, 1, "version 4; this lash reads versions 1 to 3: import it with a newer lash"),
     (_format, 1, "expected an exported session"),
     (_unknown_field, 4, "does not know"),
     (_unknown_kind, 3, "python"),

@@ -21,7 +21,7 @@ from lash.model.queue import Delivery, Payload, Slot
 from lash.model.session.checkpoint import TurnState
 from lash.model.session.frame import AgentFrame
 from lash.model.session.message import AttachmentRef
-from lash.model.session.node import Node
+from lash.model.session.node import BytesEntry, ErasedEntry, MessageEntry, Node
 from lash.model.session.session import SessionConfig, SessionRelation
 from lash.model.session.usage import UsageEntry
 from lash.model.value import JSON, Count, JSONObject, Positive
@@ -32,6 +32,10 @@ VERSION: Final = 1
 """The version of a file that older readers know, too."""
 RECORD_VERSION: Final = 2
 """The version of a file with records, an owner, labels, metadata or an expiry."""
+ENTRY_VERSION: Final = 3
+"""The version of a file with erased nodes, bytes of plugins or native items."""
+VERSIONS: Final = (VERSION, RECORD_VERSION, ENTRY_VERSION)
+"""The versions that this lash reads."""
 MAX_LINE_BYTES: Final = 128 * 1024 * 1024
 """The longest line that an import reads by default."""
 PIECE_BYTES: Final = 768 * 1024
@@ -107,6 +111,14 @@ class NodeLine(_Line, frozen=True, kw_only=True, tag="node"):
 
     node: Node
     place: Positive | None = None
+
+    @property
+    def has_newer_entry(self) -> bool:
+        """Whether its entry is of a kind, or has a field, that readers of version 2 do not know."""
+        entry = self.node.entry
+        return isinstance(entry, BytesEntry | ErasedEntry) or (
+            isinstance(entry, MessageEntry) and entry.native is not None
+        )
 
 
 class CheckpointLine(_Line, frozen=True, kw_only=True, tag="checkpoint"):

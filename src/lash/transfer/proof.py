@@ -13,7 +13,7 @@ from lash.model.session.checkpoint import CheckpointManifest
 from lash.model.session.node import Node
 from lash.model.session.usage import TokenUsage
 from lash.plan.session.checkpoint import manifest_ref
-from lash.transfer.lines import FORMAT, RECORD_VERSION, VERSION, AttachmentLine, BlobLine, CheckpointLine, HeaderLine
+from lash.transfer.lines import FORMAT, VERSIONS, AttachmentLine, BlobLine, CheckpointLine, HeaderLine
 from lash.transfer.snapshot import Snapshot
 
 
@@ -58,9 +58,9 @@ def check_version(raw: bytes) -> None:
         probe = _Probe()
     if probe.format != FORMAT:
         raise InvalidInput("expected an exported session: write one with lash sessions export")
-    if probe.version not in (VERSION, RECORD_VERSION):
-        known = f"{VERSION} and {RECORD_VERSION}"
-        raise InvalidInput(f"the file has version {probe.version!r:.80}; this lash reads versions {known}")
+    if probe.version not in VERSIONS:
+        known = f"this lash reads versions {VERSIONS[0]} to {VERSIONS[-1]}"
+        raise InvalidInput(f"the file has version {probe.version!r:.80}; {known}: import it with a newer lash")
 
 
 def require_hash(expected: str, content: bytes) -> None:

@@ -18,6 +18,7 @@ from lash.model.session.session import FullGraph, SessionMeta, SessionRead
 from lash.stores.session import Session
 from lash.stores.storage import Storage
 from lash.transfer.lines import (
+    ENTRY_VERSION,
     FORMAT,
     RECORD_VERSION,
     VERSION,
@@ -72,6 +73,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def version(self) -> int:
         """The version of a file with this content: the oldest that knows all of it."""
+        if any(line.has_newer_entry for line in self.nodes):
+            return ENTRY_VERSION
         return RECORD_VERSION if self.records or self.meta.has_labels else VERSION
 
     def lines(self) -> Iterator[Line]:
