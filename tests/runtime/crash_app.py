@@ -90,6 +90,8 @@ def _add_agent(
         turn.add_tool_call("call-1", "tool", "{}", found)
         turn.usage("m", input_tokens=10, output_tokens=5)
         turn.state["turns"] = 1
+        turn.put_record("found", "tool", found)
+        turn.put_record("sessions", SESSION, {"found": found}, of_storage=True)
         await turn.start(research, "lash")
         return f"begun, with {len(early)} more"
 

@@ -180,6 +180,8 @@ async def _recorded(url: str) -> set[str]:
         scopes += [TurnScope(session_id=SESSION, turn_id=f"turn:{each.batch_id}") for each in await _queue(storage)]
         effects = [effect for scope in scopes for effect in await storage.effects.list(scope)]
         replies = await _replies(storage)
+        # The first turn commits two records: both with its reply, or neither.
+        assert await _records(storage) == ([1, 1] if replies else [])
     steps = {
         effect.envelope.command.name
         for effect in effects
@@ -190,6 +192,12 @@ async def _recorded(url: str) -> set[str]:
 
 async def _queue(storage: lash.Storage) -> tuple[lash.Batch, ...]:
     return await storage.queue.list(SESSION)
+
+
+async def _records(storage: lash.Storage) -> list[int]:
+    """Return the versions of the records that the first turn put."""
+    own = await storage.records.list("found", session_id=SESSION)
+    return [record.version for record in (*own, *await storage.records.list("sessions"))]
 
 
 async def _replies(storage: lash.Storage) -> list[str]:
@@ -224,6 +232,7 @@ async def _check_session(storage: lash.Storage, point: str) -> None:
         ("event", ["lash is ready"]),
         ("assistant", ["received: lash is ready"]),
     ], point
+    assert await _records(storage) == [1, 1], point
     assert await storage.queue.list(SESSION) == (), point
     assert await storage.queue.dead() == (), point
     assert [(each.source, each.model, each.usage.input_tokens, each.usage.output_tokens) for each in read.usage] == [

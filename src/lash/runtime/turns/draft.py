@@ -20,6 +20,7 @@ from lash.model.session.node import Entry, MessageEntry, Node
 from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.model.value import JSON, Value
 from lash.runtime.turns.history import History
+from lash.runtime.turns.records import RecordChanges
 
 
 class _Component(Value, frozen=True, kw_only=True):
@@ -68,7 +69,7 @@ class State(MutableMapping[str, JSON]):
 
 
 class TurnDraft:
-    """The messages, state, usage and attachments of one turn."""
+    """The messages, state, usage, attachments and records of one turn."""
 
     def __init__(self, session_id: str, turn_id: str, history: History) -> None:
         self.session_id = session_id
@@ -76,6 +77,7 @@ class TurnDraft:
         self.state = State(history.component_refs(), history.component_bytes())
         self.usage: list[UsageEntry] = []
         self.attachments: list[str] = []
+        self.records = RecordChanges(session_id)
         self.input_messages: list[Message] = []
         self._entries: list[tuple[str, Entry]] = []
         self._published_elsewhere: set[str] = set()
@@ -126,6 +128,7 @@ class TurnDraft:
         self._entries.append((cancelled_id(self.turn_id), entry))
         self.state = State(history.component_refs(), history.component_bytes())
         self.attachments = []
+        self.records = RecordChanges(self.session_id)
 
     def commit(
         self, history: History, parent: str | None, agent: str, fence: LeaseFence, done: tuple[ClaimCompletion, ...]
@@ -150,6 +153,7 @@ class TurnDraft:
             usage=tuple(self.usage),
             completions=done,
             attachments=self._all_attachments(nodes),
+            records=self.records.changes(),
         )
 
     def _nodes(self, parent: str | None) -> tuple[Node, ...]:

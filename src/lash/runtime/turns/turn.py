@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lash.base.replay_key import replay_key
@@ -10,6 +10,7 @@ from lash.model.attachment import AttachmentOwner, OwnerKind
 from lash.model.causal import TurnCause
 from lash.model.process.process import AgentScope, Grant, Provenance, SessionOriginator
 from lash.model.queue import Batch, ProcessWake
+from lash.model.record import RecordChange, RecordDelete, RecordPut, RecordValue
 from lash.model.session.message import AttachmentRef, Message, Part, PartKind, Role
 from lash.model.session.session import ChildRelation
 from lash.model.session.usage import TokenUsage, UsageEntry
@@ -135,6 +136,47 @@ class Turn(Steps):
         self._draft.attachments.append(reference.id)
         return reference
 
+    @property
+    def records(self) -> tuple[RecordChange, ...]:
+        """The changes to records that the turn commits, so far."""
+        return self._draft.records.changes()
+
+    def put_record(
+        self,
+        collection: str,
+        key: str,
+        value: RecordValue,
+        *,
+        of_storage: bool = False,
+        index: Mapping[str, str] | None = None,
+        ttl_ms: int | None = None,
+        expires_at_ms: int | None = None,
+        expected_version: int | None = None,
+    ) -> None:
+        """Put a record with the turn's commit: both are stored, or neither is.
+
+        The record is the session's, or with ``of_storage`` the storage's. A later change to the same record replaces
+        this one. If another version than the expected one is stored by then, the attempt fails with RecordConflict and
+        the agent runs again.
+        """
+        put = RecordPut(
+            collection=collection,
+            key=key,
+            value=value,
+            index={} if index is None else index,
+            ttl_ms=ttl_ms,
+            expires_at_ms=expires_at_ms,
+            expected_version=expected_version,
+        )
+        self._change_record(put, of_storage=of_storage)
+
+    def delete_record(
+        self, collection: str, key: str, *, of_storage: bool = False, expected_version: int | None = None
+    ) -> None:
+        """Delete a record with the turn's commit; see `put_record`."""
+        delete = RecordDelete(collection=collection, key=key, expected_version=expected_version)
+        self._change_record(delete, of_storage=of_storage)
+
     def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ProcessHandle[R]]:
         """Start a process once; its wakes come to this session."""
         return self._start(self._journal.name(f"start:{process.name}"), process, args, kwargs)
@@ -163,6 +205,10 @@ class Turn(Steps):
         key = replay_key(self.session_id, self.turn_id, self._journal.name(f"emit:{source_type}"))
         emit, bridge = self._core.emit, self._run.lease.bridge
         return bridge("an occurrence", emit, source_type, payload, key=key, source_key=source_key)
+
+    def _change_record(self, change: RecordChange, *, of_storage: bool) -> None:
+        self._journal.check_running()
+        self._draft.records.add(change, of_storage=of_storage)
 
     async def _start(
         self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
