@@ -229,8 +229,8 @@ async def test_a_turn_does_nothing_after_its_end(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("reply", "named"),
-    [(lambda: {1, 2}, "set"), (object, "object"), (lambda: 5, "int"), (lambda: "a\ud800", "surrogate")],
-    ids=["set", "object", "number", "surrogate"],
+    [(lambda: {1, 2}, "set"), (object, "object"), (lambda: "a\ud800", "surrogate")],
+    ids=["set", "object", "surrogate"],
 )
 async def test_a_bad_reply_is_a_dead_letter_at_once(bench: Bench, reply: Callable[[], object], named: str) -> None:
     """A reply that no retry can fix is a dead letter at once, with its value; the session continues."""

@@ -144,6 +144,7 @@ __all__ = [
 A = TypeVar("A", bound=Callable[[Turn], Awaitable[object]])
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 class ActivityStore:
     """The live activity of the sessions of a storage: best effort, kept for a while, and never part of history.
@@ -1232,12 +1233,10 @@ class SessionHandle:
         The key makes it idempotent: a resend returns the first message. An ``early`` message may join a running turn
         where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
         """
-    def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
-        """Send a message and return the text of the reply, once its turn was committed.
-
-        Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
-        within ``timeout_s``: the message stays where it is, and asking again with the same key waits for it again.
-        """
+    @overload
+    def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str: ...
+    @overload
+    def ask(self, text: str, *, of_type: type[T], key: str | None = None, timeout_s: float | None = None) -> T: ...
     def edit(self, message_id: str, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
         """Send a message instead of an earlier one of the user, and return the reply, as `ask` does.
 

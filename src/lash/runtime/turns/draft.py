@@ -19,6 +19,8 @@ from lash.model.session.message import Message, Part, PartKind, Role
 from lash.model.session.node import Entry, MessageEntry, Node
 from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.model.value import JSON, Value
+from lash.runtime.definition import AgentDefinition
+from lash.runtime.steps.values import result_type, to_json
 from lash.runtime.turns.history import History
 from lash.runtime.turns.records import RecordChanges
 
@@ -106,19 +108,16 @@ class TurnDraft:
         """Add a message of these parts."""
         return self._append(Message(id=self._next_id(), role=role, parts=parts))
 
-    def reply(self, value: object) -> None:
-        """Add what an agent returned; None adds nothing."""
+    def reply(self, value: object, agent: AgentDefinition) -> None:
+        """Add what an agent returned: nothing for None, JSON for a value that is neither text nor a message."""
+        if value is None:
+            return
         message_id = reply_id(self.turn_id)
-        match value:
-            case None:
-                return
-            case str():
-                part = Part(id=f"{message_id}:0", kind=PartKind.PROSE, content=value)
-                message = Message(id=message_id, role=Role.ASSISTANT, parts=(part,))
-            case Message():
-                message = msgspec.structs.replace(value, id=message_id)
-            case _:
-                raise InvalidInput(f"expected an agent to return text, a Message or None, got {type(value).__name__}")
+        if isinstance(value, Message):
+            message = msgspec.structs.replace(value, id=message_id)
+        else:
+            part = Part(id=f"{message_id}:0", kind=PartKind.PROSE, content=_reply_text(value, agent))
+            message = Message(id=message_id, role=Role.ASSISTANT, parts=(part,))
         self._entries.append((message_id, MessageEntry(message=message)))
 
     def cancel(self, history: History, entry: Entry) -> None:
@@ -193,6 +192,13 @@ class TurnDraft:
 
     def _next_id(self) -> str:
         return f"{self.turn_id}:{len(self._entries)}"
+
+
+def _reply_text(value: object, agent: AgentDefinition) -> str:
+    if isinstance(value, str):
+        return value
+    plain = to_json(value, result_type(agent.function), f"the reply of agent {agent.name!r}")
+    return msgspec.json.encode(plain).decode()
 
 
 def _stay_or_move(history: History, leaf_node_id: str | None) -> Unchanged:

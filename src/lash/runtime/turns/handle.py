@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
+from typing import TypeVar, overload
 
 from lash.base.ids import new_id
 from lash.errors import AttachmentNotFound, InvalidInput, SessionNotFound, TurnFailed, WaitTimedOut
@@ -32,9 +33,11 @@ from lash.runtime.observe.stream import current_cursor, observe
 from lash.runtime.turns.branches import BranchPoint, again, alternatives, instead_of, switch
 from lash.runtime.turns.draft import State, cancelled_id, reply_id
 from lash.runtime.turns.inbox import cancel_command, command_of, find_letter, queued_batches
-from lash.runtime.turns.messages import check_last, last_of, read_tail, text_of
+from lash.runtime.turns.messages import check_last, last_of, read_reply, read_tail, text_of
 from lash.stores.storage import Storage
 from lash.stores.waiter import ReplyWatch
+
+T = TypeVar("T")
 
 
 class SessionHandle:
@@ -68,13 +71,27 @@ class SessionHandle:
                 raise AttachmentNotFound(self.session_id, reference.id)
         return await self._enqueue(draft)
 
-    async def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
+    @overload
+    async def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str: ...
+
+    @overload
+    async def ask(
+        self, text: str, *, of_type: type[T], key: str | None = None, timeout_s: float | None = None
+    ) -> T: ...
+
+    async def ask(
+        self, text: str, *, of_type: type[T] | None = None, key: str | None = None, timeout_s: float | None = None
+    ) -> T | str:
         """Send a message and return the text of the reply, once its turn was committed.
+
+        With ``of_type``, the reply is read as JSON of that type: what an agent returns that is neither text nor
+        a message. Raises InvalidInput if the reply is not of that type.
 
         Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
         within ``timeout_s``: the message stays where it is, and asking again with the same key waits for it again.
         """
-        return await self._ask(self._draft(text, key or new_id()), timeout_s)
+        reply = await self._ask(self._draft(text, key or new_id()), timeout_s)
+        return reply if of_type is None else read_reply(reply, of_type)
 
     async def edit(self, message_id: str, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
         """Send a message instead of an earlier one of the user, and return the reply, as `ask` does.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
 
 from lash.errors import InvalidInput
 from lash.model.session.checkpoint import Checkpoint
@@ -11,7 +13,10 @@ from lash.model.session.frame import AgentFrame
 from lash.model.session.message import Message, PartKind
 from lash.model.session.node import MessageEntry, Node
 from lash.model.session.session import ActivePath, SessionHead
+from lash.runtime.steps.values import from_json
 from lash.stores.session import Session
+
+T = TypeVar("T")
 
 _SLICE: Final = 5_000
 """How many nodes are handled in one iteration of the event loop: about a millisecond."""
@@ -33,6 +38,17 @@ def text_of(message: Message) -> str:
     """Return the text of a message."""
     kinds = (PartKind.TEXT, PartKind.PROSE)
     return "\n".join(part.content for part in message.parts if part.kind in kinds)
+
+
+def read_reply(text: str, declared: type[T]) -> T:
+    """Return a reply as a value of its declared type, or raise InvalidInput."""
+    what = "the reply"
+    try:
+        plain = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        raise InvalidInput(f"{what}: expected JSON of {declared}, got {text!r:.80}") from None
+    value: T = from_json(plain, declared, what)
+    return value
 
 
 def check_last(last: int | None) -> int | None:

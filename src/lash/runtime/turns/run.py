@@ -260,7 +260,7 @@ class TurnRun:
 
     async def _publish(self, agent: AgentDefinition, reply: object) -> TurnEnd:
         try:
-            self._draft.reply(reply)
+            self._draft.reply(reply, agent)
             return await self._commit(agent)
         except (LeaseLost, ClaimLost, SessionDeleted, SessionNotFound):
             raise
