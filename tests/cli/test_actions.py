@@ -244,6 +244,20 @@ def test_the_holder_of_a_lease_is_shown_without_its_token(seeded: Seeded) -> Non
     assert lease.token not in shown + told
 
 
+def test_live_leases_are_listed_without_their_tokens(seeded: Seeded) -> None:
+    """The list names what is held, by which worker and until when, as a table and as JSON; --kind chooses."""
+    lease = acquired(ask(seeded.url, functools.partial(_claim, session_id="support-42")))
+    listed = values("leases", "ls", "--kind", "session", url=seeded.url)
+    assert [(each["kind"], each["id"], each["owner"]["owner_id"]) for each in listed] == [
+        ("session", "support-42", "worker-7")
+    ]
+    assert listed[0]["expires_at_ms"] == lease.expires_at_ms
+    shown = output("leases", "ls", url=seeded.url)
+    assert shown.splitlines()[0].split() == ["KIND", "ID", "OWNER", "PID", "FENCING", "HELD", "EXPIRES"]
+    assert "support-42" in shown
+    assert lease.token not in shown + repr(listed)
+
+
 async def _claim(storage: lash.Storage, session_id: str) -> lash.model.Acquired | lash.model.Busy:
     return await storage.leases.claim(session_id, owner("worker-7"), ttl_ms=60_000)
 

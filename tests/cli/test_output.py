@@ -95,11 +95,17 @@ def test_processes_are_listed(seeded: Seeded) -> None:
     assert [each["status"] for each in values("ps", "--all", "--label", "report", url=seeded.url)] == ["completed"]
 
 
+QUEUE = "SESSION BATCH STATE KIND ATTEMPTS QUEUED CONTENT"
+DEAD = "SESSION BATCH ATTEMPTS DIED REASON CONTENT"
+
+
 @pytest.mark.parametrize(
     ("arguments", "heading", "fields"),
     [
-        (("queue", "ls"), "SESSION BATCH STATE KIND ATTEMPTS QUEUED CONTENT", {"attempts": 1, "claimed": False}),
-        (("queue", "dead"), "SESSION BATCH ATTEMPTS DIED REASON CONTENT", {"reason": "it failed 5 times"}),
+        (("queue", "ls"), QUEUE, {"attempts": 1, "state": "ready"}),
+        (("queue", "ls", "--prefix", "support-", "--state", "ready"), QUEUE, {"attempts": 1, "state": "ready"}),
+        (("queue", "dead", "--prefix", "support-"), DEAD, {"reason": "it failed 5 times"}),
+        (("queue", "dead"), DEAD, {"reason": "it failed 5 times"}),
         (("triggers", "ls"), "KEY OWNER STATE SOURCE TYPE SOURCE KEY STARTS CREATED", {"enabled": True}),
         (("schedules", "ls"), "KEY OWNER CRON TIME ZONE STATE LAST TICK NEXT TICK", {"last_tick_ms": None}),
         (("effects", "ls", "research-7"), "KEY KIND STATUS RECORDED OUTCOME", {"outcome": ["a", "b"], "error": None}),

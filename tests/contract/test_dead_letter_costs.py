@@ -43,6 +43,7 @@ _POSTGRES: Final = (
     ("dead_letter_page", "19999, 100"),
     ("dead_letter_page_of_session", "'lonely', 0, 100"),
     ("dead_letter_page_of_session", "'crowded', 5000, 100"),
+    ("dead_letter_page_prefix", "0, 100, 'lone', 'lonf'"),
     ("dead_letter_of_claim", "'crowded', ARRAY['b1', 'b2'], 't'"),
     ("dead_letter_bury", "'crowded', 't', 'c', ARRAY['b1'], 'r', '{}'"),
     ("dead_letter_revive", "'crowded', 'b5'"),

@@ -189,6 +189,9 @@ async def test_sqlite_works_no_longer_with_more_work(
         "queue_backlog": {"session_key": 2},
         "queue_promote": {"session_key": 2, "now_ms": 0},
         "queue_ready_sessions": {"limit": 5, "now_ms": 9},
+        "queue_all": {"after": 500, "limit": 5, "now_ms": 9},
+        "queue_all_prefix": {"first": "lone", "end": "lonf", "after": 0, "limit": 5, "now_ms": 9},
+        "queue_all_claimed": {"after": 0, "limit": 5, "now_ms": 9},
     }
     await _fill(backend_url, backend_name, 200)
     few = {name: _steps(database, name, **parameters) for name, parameters in questions.items()}
@@ -231,6 +234,10 @@ _QUESTIONS: Final = (
     ("queue_claim_turn", "4, ARRAY[1, 2, 3], 1, 'owner', 'incarnation', NULL, 'token', 'id', 'token', 5, 'scope'"),
     ("queue_extend", "'s3', 'token', 2, 5"),
     ("queue_cancel", "'s3', 'unknown'"),
+    ("queue_all", "0, NULL, 100"),
+    ("queue_all", "90000, NULL, 100"),
+    ("queue_all_prefix", "0, NULL, 100, 'lone', 'lonf'"),
+    ("queue_all_claimed", "0, 'claimed', 100"),
 )
 """Statements that must not grow, with the arguments of a call. The only batch of ``lonely`` is the newest."""
 

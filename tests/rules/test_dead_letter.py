@@ -6,7 +6,15 @@ import pytest
 from lash.errors import ClaimLost, CorruptData, InvalidInput
 from lash.model.queue import Batch, Claim, DeadLetter, Delivery, Slot, TurnInput
 from lash.model.value import JSON
-from lash.plan.queue.dead_letter import DeadLetterRow, check_after, decode_dead_letter, plan_burial, prepare_burial
+from lash.plan.queue.dead_letter import (
+    DeadLetterRow,
+    check_after,
+    check_one_choice,
+    decode_dead_letter,
+    plan_burial,
+    prepare_burial,
+)
+from lash.plan.session.page import IdRange
 from tests.rules.kit import SESSION
 
 replace = msgspec.structs.replace
@@ -130,3 +138,12 @@ def test_a_page_begins_behind_a_place() -> None:
     for wrong in (-1, "1", True, 1.0):
         with pytest.raises(InvalidInput, match="after must"):
             check_after(wrong)
+
+
+def test_a_list_is_of_a_session_or_of_a_prefix() -> None:
+    """Naming both is refused."""
+    ids = IdRange("a", "b")
+    assert check_one_choice(None, ids) is ids
+    assert check_one_choice("s", None) is None
+    with pytest.raises(InvalidInput, match="expected session_id or prefix, got both; leave one out"):
+        check_one_choice("s", ids)

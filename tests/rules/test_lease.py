@@ -10,6 +10,7 @@ from lash.model.lease import (
     Lease,
     LeaseFence,
     LeaseOwner,
+    LeasePage,
     LocalProcess,
     Resource,
     ResourceKind,
@@ -21,18 +22,23 @@ from lash.plan.lease import (
     Acquire,
     ClaimDecision,
     LeaseClaim,
+    LeasePosition,
     LeaseRow,
+    LiveLeaseRow,
+    PreparedLeasePage,
     Reenter,
     Refuse,
     check_claim,
     check_fence,
     check_observed,
     check_ttl,
+    decode_lease_page,
     encode_process,
     held_lease,
     outcome_of,
     plan_claim,
     plan_renewal,
+    prepare_lease_page,
     require_fence,
 )
 from tests.rules.kit import FREE_LEASE, SESSION
@@ -295,3 +301,38 @@ def test_a_claim_carries_the_process_of_its_owner_as_it_is_stored() -> None:
     assert LeaseClaim(resource=RESOURCE, owner=HOLDER, ttl_ms=1).process == PROCESS_TEXT
     assert LeaseClaim(resource=RESOURCE, owner=RIVAL, ttl_ms=1).process is None
     assert (encode_process(HOLDER), encode_process(RIVAL)) == (PROCESS_TEXT, None)
+
+
+LIVE = LiveLeaseRow("session", SESSION, 7, 5, "worker", "first", PROCESS_TEXT, "token", 1_000, 2_000)
+LEASE = Lease(resource=RESOURCE, owner=HOLDER, token="token", fencing=5, claimed_at_ms=1_000, expires_at_ms=2_000)
+
+
+def test_a_list_of_leases_begins_before_all() -> None:
+    """Without a cursor a list starts with the first lease; it reads one more than the page shows."""
+    wanted = prepare_lease_page(ResourceKind.PROCESS, limit=10, cursor=None)
+    assert wanted == PreparedLeasePage(kind="process", after=LeasePosition(-(2**63), "", 0), limit=11)
+
+
+def test_a_page_of_leases_continues_after_its_last() -> None:
+    """The cursor names the last lease that is shown; the last page has none."""
+    wanted = prepare_lease_page(None, limit=1, cursor=None)
+    page = decode_lease_page(wanted, [LIVE, replace(LIVE, key=8)])
+    assert page.leases == (LEASE,)
+    assert prepare_lease_page(None, limit=1, cursor=page.next_cursor).after == LeasePosition(1_000, "session", 7)
+    assert decode_lease_page(wanted, [LIVE]) == LeasePage(leases=(LEASE,))
+
+
+def test_a_list_of_leases_checks_its_arguments() -> None:
+    """A kind is a ResourceKind, and a cursor is one of this list."""
+    with pytest.raises(InvalidInput, match="expected a ResourceKind, got 'session'"):
+        prepare_lease_page("session", limit=1, cursor=None)
+    for cursor in ("?", "bDI6MTpzZXNzaW9uOjE=", "bDE6MTpvZGQ6MQ==", "bDE6MQ=="):
+        with pytest.raises(InvalidInput, match="expected a cursor of a list of leases"):
+            prepare_lease_page(None, limit=1, cursor=cursor)
+
+
+def test_a_listed_lease_has_a_holder() -> None:
+    """A row without a token is damage."""
+    wanted = prepare_lease_page(None, limit=1, cursor=None)
+    with pytest.raises(CorruptData, match="was listed as held and has no token"):
+        decode_lease_page(wanted, [replace(LIVE, token=None)])

@@ -6,16 +6,18 @@ from functools import partial
 
 from lash.backend.liveness import is_provably_dead
 from lash.base.limits import check_identifier
-from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, ResourceKind, session_resource
+from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, LeasePage, ResourceKind, session_resource
 from lash.plan.lease import (
     LeaseClaim,
     check_claim,
     check_fence,
     check_observed,
     check_ttl,
+    decode_lease_page,
     held_lease,
     plan_claim,
     plan_renewal,
+    prepare_lease_page,
 )
 from lash.plan.work import check_pause
 from lash.stores.hints import Hints
@@ -59,6 +61,10 @@ class Leases:
     async def holder(self, session_id: str) -> Lease | None:
         check_identifier("session_id", session_id)
         return held_lease(await self._rows.row(session_id), session_resource(session_id))
+
+    async def live(self, kind: ResourceKind | None = None, *, limit: int = 100, cursor: str | None = None) -> LeasePage:
+        wanted = prepare_lease_page(kind, limit=limit, cursor=cursor)
+        return decode_lease_page(wanted, await self._rows.live(wanted))
 
     async def _claim(self, claim: LeaseClaim) -> LeaseOutcome:
         return await self._rows.claim(claim, partial(plan_claim, claim=claim))

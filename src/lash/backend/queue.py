@@ -19,6 +19,8 @@ from lash.model.queue import (
     DeadLetter,
     Enqueued,
     NothingClaimed,
+    QueuedBatch,
+    QueuedState,
 )
 from lash.model.value import JSON
 from lash.plan.lease import check_claim, check_fence, check_ttl
@@ -41,8 +43,10 @@ from lash.plan.queue.claim import (
     renewed_claim,
 )
 from lash.plan.queue.claim_turn import NewLease, claimed_turn, plan_turn_claim, turn_head
-from lash.plan.queue.dead_letter import check_after, decode_dead_letter, plan_burial, prepare_burial
+from lash.plan.queue.dead_letter import check_after, check_one_choice, decode_dead_letter, plan_burial, prepare_burial
+from lash.plan.queue.page import decode_queued, prepare_queue_page
 from lash.plan.queue.queue import decode_batch, decode_enqueued, encode_batch, ready_session
+from lash.plan.session.page import ids_of
 from lash.stores.hints import Hints
 from lash.stores.queue import ClaimRows, DeadLetterRows, QueueRows
 
@@ -111,12 +115,18 @@ class Queue:
         return len(burial.batch_ids)
 
     async def dead(
-        self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
+        self,
+        *,
+        session_id: str | None = None,
+        prefix: str | None = None,
+        limit: int = 100,
+        after: int | None = None,
     ) -> tuple[DeadLetter, ...]:
         size, behind = check_limit(limit), check_after(after)
         if session_id is not None:
             check_identifier("session_id", session_id)
-        rows = await self._dead_letters.page(session_id, size, behind)
+        ids = check_one_choice(session_id, ids_of(prefix))
+        rows = await self._dead_letters.page(session_id, ids, size, behind)
         return tuple(decode_dead_letter(row) for row in rows)
 
     async def requeue(self, session_id: str, batch_id: str) -> Batch:
@@ -144,6 +154,17 @@ class Queue:
 
     async def list_pending(self, session_id: str, *, limit: int = 1_000, after_seq: int = 0) -> tuple[Batch, ...]:
         return await self._page(session_id, limit, after_seq, pending_only=True)
+
+    async def list_all(
+        self,
+        *,
+        prefix: str | None = None,
+        state: QueuedState | None = None,
+        limit: int = 100,
+        after: int | None = None,
+    ) -> tuple[QueuedBatch, ...]:
+        wanted = prepare_queue_page(prefix=prefix, state=state, limit=limit, after=after)
+        return tuple(decode_queued(row) for row in await self._rows.page_all(wanted))
 
     async def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
         size = check_limit(limit)

@@ -21,7 +21,7 @@ _ONE_UNIT_BELOW: Final = 0x10000
 _BOLD, _RED, _GREEN, _YELLOW, _END = "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
 _STYLES: Final = {
     "heading": _BOLD,
-    **dict.fromkeys(("running", "completed", "enabled", "ok", "started", "ready", "active"), _GREEN),
+    **dict.fromkeys(("running", "completed", "enabled", "ok", "started", "ready", "active", "claimed"), _GREEN),
     **dict.fromkeys(("failed", "fail", "abandoned", "rejected", "unknown"), _RED),
     **dict.fromkeys(("waiting", "cancelled", "disabled", "warn", "delayed", "in_progress", "cancelling"), _YELLOW),
 }

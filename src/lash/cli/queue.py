@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -13,13 +12,13 @@ from lash.cli.command import Group, command, deletes, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.failure import where
 from lash.cli.output import json_line
-from lash.cli.session import dead_pages, session_pages
+from lash.cli.session import dead_pages
 from lash.cli.shell import Shell
 from lash.cli.table import Column
 from lash.cli.text import age, plural
 
 if TYPE_CHECKING:
-    from lash.model.queue import Batch, DeadLetter, Payload
+    from lash.model.queue import Batch, DeadLetter, Payload, QueuedBatch
     from lash.stores.storage import Storage
 
 _COLUMNS: Final = (
@@ -41,66 +40,77 @@ _DEAD_COLUMNS: Final = (
 )
 
 
+_STATES: Final = ("ready", "delayed", "claimed")
+"""The values of `lash.model.queue.QueuedState`, which help and completion need before it is imported."""
+
+
 @click.group(cls=Group)
 def queue() -> None:
     """List queued work and dead letters."""
 
 
-@command("ls", "lash queue ls support-42", "lash queue ls", group=queue)
+@command("ls", "lash queue ls support-42", "lash queue ls", "lash queue ls --state delayed --json", group=queue)
 @click.argument("session_id", metavar="[SESSION]", required=False)
+@click.option("--prefix", help="Only sessions whose id begins with this.")
+@click.option("--state", type=click.Choice(_STATES), help="Only batches in this state.")
 @limited
-async def list_queue(shell: Shell, session_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001 (click's)
-    """List queued work in its order, of one session or, session by session, of all.
-
-    Without SESSION every session is asked, which takes its time where there are many.
-    """
+async def list_queue(
+    shell: Shell,
+    session_id: str | None,
+    prefix: str | None,
+    state: str | None,
+    limit: int,
+    everything: bool,  # noqa: FBT001 (click's)
+) -> None:
+    """List queued work in its order, of one session or of all."""
+    if session_id is not None and prefix is not None:
+        raise click.UsageError("expected SESSION or --prefix, got both")
     async with shell.storage() as storage:
-        found: list[tuple[Batch, bool]] = []
-        async for item in _queued(storage, session_id):
-            found.append(item)
-            if len(found) > limit and not everything:
-                break
-    if len(found) > limit and not everything:
-        found = found[:limit]
-        pages.say_more(shell, limit)
+        fetch = _all_pages(storage, prefix, state) if session_id is None else _session_pages(storage, session_id, state)
+        found = await pages.first(fetch, shell, limit, everything=everything)
     shell.table(_COLUMNS, found, _row, nothing="no queued work", value=_fields)
 
 
-async def _queued(storage: Storage, session_id: str | None) -> AsyncIterator[tuple[Batch, bool]]:
-    """Yield the queued batches of a session, or of all, each with whether a claim holds it."""
-    if session_id is not None:
-        async for item in pages.each(_queue_pages(storage, session_id)):
-            yield item
-        return
-    async for summary in pages.each(session_pages(storage)):
-        async for item in pages.each(_queue_pages(storage, summary.meta.session_id)):
-            yield item
+def _all_pages(storage: Storage, prefix: str | None, state: str | None) -> pages.Fetch[QueuedBatch]:
+    from lash.model.queue import QueuedState
 
+    wanted = None if state is None else QueuedState(state)
 
-def _queue_pages(storage: Storage, session_id: str) -> pages.Fetch[tuple[Batch, bool]]:
-    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[tuple[Batch, bool], ...], str | None]:
-        after_seq = int(cursor or 0)
-        queued = await storage.queue.list(session_id, limit=limit, after_seq=after_seq)
-        pending = await storage.queue.list_pending(session_id, limit=limit, after_seq=after_seq) if queued else ()
-        free = {batch.batch_id for batch in pending}
-        items = tuple((batch, batch.batch_id not in free) for batch in queued)
-        return items, str(queued[-1].seq) if len(queued) == limit else None
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[QueuedBatch, ...], str | None]:
+        after = None if cursor is None else int(cursor)
+        found = await storage.queue.list_all(prefix=prefix, state=wanted, limit=limit, after=after)
+        return found, str(found[-1].batch.seq) if len(found) == limit else None
 
     return fetch
 
 
-def _state(batch: Batch, claimed: bool) -> str:  # noqa: FBT001 (a pair that belongs together)
-    if claimed:
-        return "running"
-    return "delayed" if batch.available_at_ms > time.time_ns() // 1_000_000 else "ready"
+def _session_pages(storage: Storage, session_id: str, state: str | None) -> pages.Fetch[QueuedBatch]:
+    from lash.model.queue import QueuedBatch, QueuedState
+
+    def queued(batch: Batch, *, pending: bool) -> QueuedBatch:
+        if not pending:
+            return QueuedBatch(batch=batch, state=QueuedState.CLAIMED)
+        delayed = batch.available_at_ms > time.time_ns() // 1_000_000
+        return QueuedBatch(batch=batch, state=QueuedState.DELAYED if delayed else QueuedState.READY)
+
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[QueuedBatch, ...], str | None]:
+        after_seq = int(cursor or 0)
+        found = await storage.queue.list(session_id, limit=limit, after_seq=after_seq)
+        pending = await storage.queue.list_pending(session_id, limit=limit, after_seq=after_seq) if found else ()
+        free = {batch.batch_id for batch in pending}
+        items = tuple(queued(batch, pending=batch.batch_id in free) for batch in found)
+        wanted = tuple(item for item in items if state is None or item.state == state)
+        return wanted, str(found[-1].seq) if len(found) == limit else None
+
+    return fetch
 
 
-def _row(item: tuple[Batch, bool]) -> tuple[str, ...]:
-    batch, claimed = item
+def _row(item: QueuedBatch) -> tuple[str, ...]:
+    batch = item.batch
     return (
         batch.session_id,
         batch.batch_id,
-        _state(batch, claimed),
+        item.state.value,
         _kind(batch.payloads[0]),
         str(batch.attempts),
         age(batch.enqueued_at_ms),
@@ -108,12 +118,12 @@ def _row(item: tuple[Batch, bool]) -> tuple[str, ...]:
     )
 
 
-def _fields(item: tuple[Batch, bool]) -> object:
+def _fields(item: QueuedBatch) -> object:
     from lash.cli.text import plain
 
-    fields = plain(item[0])
+    fields = plain(item.batch)
     assert isinstance(fields, dict)
-    return {**fields, "claimed": item[1]}
+    return {**fields, "state": item.state.value}
 
 
 def _kind(payload: Payload) -> str:
@@ -140,11 +150,20 @@ def _text(payload: Payload) -> str:
 
 @command("dead", "lash queue dead", "lash queue dead support-42 --json", group=queue)
 @click.argument("session_id", metavar="[SESSION]", required=False)
+@click.option("--prefix", help="Only sessions whose id begins with this.")
 @limited
-async def dead(shell: Shell, session_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001 (click's)
+async def dead(
+    shell: Shell,
+    session_id: str | None,
+    prefix: str | None,
+    limit: int,
+    everything: bool,  # noqa: FBT001 (click's)
+) -> None:
     """List dead letters, the oldest first: input whose turns failed permanently."""
+    if session_id is not None and prefix is not None:
+        raise click.UsageError("expected SESSION or --prefix, got both")
     async with shell.storage() as storage:
-        found = await pages.first(dead_pages(storage, session_id), shell, limit, everything=everything)
+        found = await pages.first(dead_pages(storage, session_id, prefix), shell, limit, everything=everything)
     shell.table(_DEAD_COLUMNS, found, _dead_row, nothing="no dead letters")
 
 

@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "effects": "lash.cli.effect:effects",
     "waits": "lash.cli.wait:waits",
     "records": "lash.cli.record:records",
+    "leases": "lash.cli.lease:leases",
     "counts": "lash.cli.counts:counts",
     "db": "lash.cli.maintenance:db",
     "worker": "lash.cli.work:worker",

@@ -117,10 +117,10 @@ def batch_pages(storage: Storage, session_id: str) -> pages.Fetch[Batch]:
     return fetch
 
 
-def dead_pages(storage: Storage, session_id: str | None) -> pages.Fetch[DeadLetter]:
+def dead_pages(storage: Storage, session_id: str | None, prefix: str | None = None) -> pages.Fetch[DeadLetter]:
     async def fetch(limit: int, cursor: str | None) -> tuple[tuple[DeadLetter, ...], str | None]:
         after = None if cursor is None else int(cursor)
-        page = await storage.queue.dead(session_id=session_id, limit=limit, after=after)
+        page = await storage.queue.dead(session_id=session_id, prefix=prefix, limit=limit, after=after)
         return page, str(page[-1].position) if len(page) == limit else None
 
     return fetch

@@ -97,6 +97,13 @@ class Lease(Value, frozen=True, kw_only=True):
         )
 
 
+class LeasePage(Value, frozen=True, kw_only=True):
+    """Live leases of sessions and processes. ``next_cursor`` continues the list; None at its end."""
+
+    leases: tuple[Lease, ...]
+    next_cursor: str | None = None
+
+
 class Acquired(Value, frozen=True, kw_only=True):
     """The caller holds the lease of the session.
 

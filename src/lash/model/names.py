@@ -68,6 +68,7 @@ from lash.model.lease import Lease as Lease
 from lash.model.lease import LeaseFence as LeaseFence
 from lash.model.lease import LeaseOutcome as LeaseOutcome
 from lash.model.lease import LeaseOwner as LeaseOwner
+from lash.model.lease import LeasePage as LeasePage
 from lash.model.lease import LocalProcess as LocalProcess
 from lash.model.lease import Resource as Resource
 from lash.model.lease import ResourceKind as ResourceKind
@@ -152,6 +153,8 @@ from lash.model.queue import Enqueued as Enqueued
 from lash.model.queue import NothingClaimed as NothingClaimed
 from lash.model.queue import Payload as Payload
 from lash.model.queue import ProcessWake as ProcessWake
+from lash.model.queue import QueuedBatch as QueuedBatch
+from lash.model.queue import QueuedState as QueuedState
 from lash.model.queue import SessionCommand as SessionCommand
 from lash.model.queue import Slot as Slot
 from lash.model.queue import TextItem as TextItem

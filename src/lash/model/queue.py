@@ -144,6 +144,24 @@ class BatchState(enum.StrEnum):
     """It is a dead letter: neither queued nor done until it is requeued or discarded."""
 
 
+class QueuedState(enum.StrEnum):
+    """The state of a queued batch at the moment of a read."""
+
+    READY = "ready"
+    """It can be claimed."""
+    DELAYED = "delayed"
+    """It cannot be claimed before its ``available_at_ms``."""
+    CLAIMED = "claimed"
+    """A live claim holds it."""
+
+
+class QueuedBatch(Value, frozen=True, kw_only=True):
+    """A queued batch of any session, and its state."""
+
+    batch: Batch
+    state: QueuedState
+
+
 class Enqueued(Value, frozen=True, kw_only=True):
     """The answer to an enqueue. ``batch`` is None if the work of this source key is done, cancelled or dead."""
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeAlias
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from lash.base.codec import decode, encode
-from lash.base.limits import MAX_INTEGER, check_identifier, check_integer, saturating_add
+from lash.base.limits import (
+    MAX_INTEGER,
+    MIN_INTEGER,
+    check_identifier,
+    check_integer,
+    check_limit,
+    saturating_add,
+)
 from lash.errors import CorruptData, InvalidInput, LeaseLost
 from lash.model.lease import (
     Acquired,
@@ -17,6 +26,7 @@ from lash.model.lease import (
     LeaseFence,
     LeaseOutcome,
     LeaseOwner,
+    LeasePage,
     LocalProcess,
     Resource,
     ResourceKind,
@@ -46,6 +56,41 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
 
 NEVER_HELD: Final = LeaseRow(0, None, None, None, None, 0, 0)
 """The lease row of a new session; it also stands for a lease that the caller did not read."""
+
+
+class LiveLeaseRow(msgspec.Struct, frozen=True, array_like=True):
+    """The lease row of a session or process that is held, and the id and the key of what it leases."""
+
+    kind: str
+    id: str
+    key: int
+    fencing: int
+    owner_id: str | None
+    incarnation_id: str | None
+    process: str | None
+    token: str | None
+    claimed_at_ms: int
+    expires_at_ms: int
+
+
+class LeasePosition(NamedTuple):
+    """The last lease of a page: when it was acquired, its kind, and the key of what it leases."""
+
+    claimed_at_ms: int
+    kind: str
+    key: int
+
+
+_FIRST: Final = LeasePosition(MIN_INTEGER, "", 0)
+"""Before every lease."""
+
+
+class PreparedLeasePage(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked request for one page of leases. ``limit`` is one more than the page has, to see if there is a next."""
+
+    kind: str | None
+    after: LeasePosition
+    limit: int
 
 
 class Acquire(Value, frozen=True, kw_only=True):
@@ -148,6 +193,59 @@ def held_lease(row: LeaseRow, resource: Resource) -> Lease | None:
         claimed_at_ms=row.claimed_at_ms,
         expires_at_ms=row.expires_at_ms,
     )
+
+
+def prepare_lease_page(kind: object, *, limit: object, cursor: object) -> PreparedLeasePage:
+    """Check the arguments of a list of leases, or raise InvalidInput."""
+    if kind is not None and not isinstance(kind, ResourceKind):
+        raise InvalidInput(f"expected a ResourceKind, got {kind!r:.80}")
+    return PreparedLeasePage(
+        kind=None if kind is None else kind.value,
+        after=_FIRST if cursor is None else _decode_lease_cursor(cursor),
+        limit=check_limit(limit) + 1,
+    )
+
+
+def decode_lease_page(wanted: PreparedLeasePage, rows: Sequence[LiveLeaseRow]) -> LeasePage:
+    """Return the page of leases."""
+    shown = rows[: wanted.limit - 1]
+    return LeasePage(
+        leases=tuple(map(_live_lease, shown)),
+        next_cursor=_encode_lease_cursor(shown[-1]) if len(rows) == wanted.limit else None,
+    )
+
+
+def _live_lease(row: LiveLeaseRow) -> Lease:
+    resource = Resource(kind=ResourceKind(row.kind), id=row.id)
+    stored = LeaseRow(
+        row.fencing,
+        row.owner_id,
+        row.incarnation_id,
+        row.process,
+        row.token,
+        row.claimed_at_ms,
+        row.expires_at_ms,
+    )
+    lease = held_lease(stored, resource)
+    if lease is None:
+        raise CorruptData(f"the lease of {resource} was listed as held and has no token")
+    return lease
+
+
+def _encode_lease_cursor(last: LiveLeaseRow) -> str:
+    return base64.urlsafe_b64encode(f"l1:{last.claimed_at_ms}:{last.kind}:{last.key}".encode()).decode()
+
+
+def _decode_lease_cursor(cursor: object) -> LeasePosition:
+    try:
+        text = base64.urlsafe_b64decode(check_identifier("cursor", cursor)).decode()
+        version, claimed_at_ms, kind, key = text.split(":")
+        if version == "l1":
+            position = (check_integer("cursor", int(claimed_at_ms)), ResourceKind(kind).value)
+            return LeasePosition(*position, check_integer("cursor", int(key), at_least=0))
+    except (binascii.Error, ValueError):
+        pass
+    raise InvalidInput(f"expected a cursor of a list of leases, got {cursor!r:.80}")
 
 
 def encode_process(owner: LeaseOwner) -> str | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner
+from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, LeasePage, ResourceKind
 
 if TYPE_CHECKING:
-    from lash.plan.lease import DecideClaim, DecideRenewal, LeaseClaim, LeaseRow
+    from lash.plan.lease import DecideClaim, DecideRenewal, LeaseClaim, LeaseRow, LiveLeaseRow, PreparedLeasePage
 
 
 class LeaseStore(Protocol):
     """Expiring, fenced rights to execute a session.
 
     Each acquisition has a larger fencing number than all before it, across release, expiry and deletion. On PostgreSQL
-    the clock of the server decides. All methods raise SessionNotFound or SessionDeleted if the session does not exist.
+    the clock of the server decides. Methods that name a session raise SessionNotFound or SessionDeleted if it does not
+    exist.
     """
 
     async def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
@@ -54,12 +56,23 @@ class LeaseStore(Protocol):
         """Return the lease as it is stored, live or expired; None if it is free."""
         ...
 
+    async def live(self, kind: ResourceKind | None = None, *, limit: int = 100, cursor: str | None = None) -> LeasePage:
+        """Return the live leases of sessions and processes, or of one kind, in the order in which they were acquired.
+
+        The lease of a process that ended is not listed. Pages do not overlap; a lease that is acquired while they are
+        read may be missing. It is one statement, and its cost grows with the number of leases that are held, not with
+        that of the sessions and processes.
+        """
+        ...
+
 
 class LeaseRows(Protocol):
     """The lease rows of sessions in one database; `lash.backend.lease.Leases` makes a `LeaseStore` of them.
 
-    All methods raise SessionNotFound or SessionDeleted if the session does not exist.
+    Methods that name a session raise SessionNotFound or SessionDeleted if it does not exist.
     """
+
+    async def live(self, wanted: PreparedLeasePage) -> Sequence[LiveLeaseRow]: ...
 
     async def row(self, session_id: str) -> LeaseRow:
         """Return the lease row of a session."""

@@ -16,6 +16,8 @@ from lash.model.queue import (
     DeadLetter,
     Enqueued,
     NothingClaimed,
+    QueuedBatch,
+    QueuedState,
 )
 from lash.model.value import JSON
 
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from lash.plan.queue.claim import ClaimedRows, DecideClaim, HeadRequest, NewClaim, QueueHead
     from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
     from lash.plan.queue.dead_letter import Burial, DeadLetterRow
+    from lash.plan.queue.page import PreparedQueuePage, QueuedRow
     from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey
+    from lash.plan.session.page import IdRange
 
 
 class QueueStore(Protocol):
@@ -94,12 +98,17 @@ class QueueStore(Protocol):
         ...
 
     async def dead(
-        self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
+        self,
+        *,
+        session_id: str | None = None,
+        prefix: str | None = None,
+        limit: int = 100,
+        after: int | None = None,
     ) -> tuple[DeadLetter, ...]:
         """Return at most ``limit`` dead letters in the order in which they died, of one session or of all.
 
-        ``after`` is the ``position`` of the last letter of the previous page. A page with fewer than ``limit`` is the
-        last.
+        With ``prefix``, those of the sessions whose id begins with it. ``after`` is the ``position`` of the last letter
+        of the previous page. A page with fewer than ``limit`` is the last.
         """
         ...
 
@@ -133,6 +142,25 @@ class QueueStore(Protocol):
         """Return at most ``limit`` queued batches that are not claimed, delayed ones included; paged like ``list``."""
         ...
 
+    async def list_all(
+        self,
+        *,
+        prefix: str | None = None,
+        state: QueuedState | None = None,
+        limit: int = 100,
+        after: int | None = None,
+    ) -> tuple[QueuedBatch, ...]:
+        """Return at most ``limit`` queued batches of all sessions, in the order in which they were enqueued.
+
+        With ``prefix``, those of the sessions whose id begins with it; with ``state``, those in that state. ``after``
+        is the ``batch.seq`` of the last batch of the previous page. A page with fewer than ``limit`` is the last. A
+        batch that is enqueued while the pages are read may be missing from them.
+
+        It is one statement. Without a filter the cost does not depend on how much is queued; with ``prefix`` it grows
+        with the input of these sessions, and with DELAYED or CLAIMED with the number of such batches.
+        """
+        ...
+
     async def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
         """Return at most ``limit`` sessions that have ready work and no live lease, for workers to poll.
 
@@ -158,6 +186,10 @@ class QueueRows(Protocol):
 
     async def page(self, session_id: str, *, limit: int, after_seq: int, pending_only: bool) -> Sequence[BatchRow]:
         """Return batches in order; with ``pending_only`` only batches that no live claim holds."""
+        ...
+
+    async def page_all(self, wanted: PreparedQueuePage) -> Sequence[QueuedRow]:
+        """Return batches of all sessions in the order of the queue."""
         ...
 
     async def ready_sessions(self, limit: int, after: str | None) -> Sequence[str]: ...
@@ -206,7 +238,11 @@ class DeadLetterRows(Protocol):
         """
         ...
 
-    async def page(self, session_id: str | None, limit: int, after: int) -> Sequence[DeadLetterRow]: ...
+    async def page(
+        self, session_id: str | None, ids: IdRange | None, limit: int, after: int
+    ) -> Sequence[DeadLetterRow]:
+        """Return letters of one session, of the sessions in a range of ids, or of all."""
+        ...
 
     async def revive(self, session_id: str, batch_id: str) -> BatchRow | None:
         """Move a dead letter to the end of the queue and return its batch; None if there is none."""

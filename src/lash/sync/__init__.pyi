@@ -24,7 +24,7 @@ from lash.model.effect import (
     Envelope,
     ExecutionScope,
 )
-from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner
+from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, LeasePage, ResourceKind
 from lash.model.maintenance import (
     Damage,
     GarbageReport,
@@ -55,7 +55,18 @@ from lash.model.process.process import (
     SessionDetached,
     SignalWait,
 )
-from lash.model.queue import Batch, BatchDraft, Boundary, Claim, ClaimOutcome, ClaimTurnOutcome, DeadLetter, Enqueued
+from lash.model.queue import (
+    Batch,
+    BatchDraft,
+    Boundary,
+    Claim,
+    ClaimOutcome,
+    ClaimTurnOutcome,
+    DeadLetter,
+    Enqueued,
+    QueuedBatch,
+    QueuedState,
+)
 from lash.model.record import Record, RecordDelete, RecordPut, RecordValue
 from lash.model.session.checkpoint import Checkpoint, CheckpointManifest
 from lash.model.session.commit import AppendResult, Commit, CommitBudget, CommitResult
@@ -631,7 +642,8 @@ class LeaseStore:
     """Expiring, fenced rights to execute a session.
 
     Each acquisition has a larger fencing number than all before it, across release, expiry and deletion. On PostgreSQL
-    the clock of the server decides. All methods raise SessionNotFound or SessionDeleted if the session does not exist.
+    the clock of the server decides. Methods that name a session raise SessionNotFound or SessionDeleted if it does not
+    exist.
     """
     def claim(self, session_id: str, owner: LeaseOwner, *, ttl_ms: int) -> LeaseOutcome:
         """Acquire the lease if it is free or expired.
@@ -660,6 +672,13 @@ class LeaseStore:
         """
     def holder(self, session_id: str) -> Lease | None:
         """Return the lease as it is stored, live or expired; None if it is free."""
+    def live(self, kind: ResourceKind | None = None, *, limit: int = 100, cursor: str | None = None) -> LeasePage:
+        """Return the live leases of sessions and processes, or of one kind, in the order in which they were acquired.
+
+        The lease of a process that ended is not listed. Pages do not overlap; a lease that is acquired while they are
+        read may be missing. It is one statement, and its cost grows with the number of leases that are held, not with
+        that of the sessions and processes.
+        """
 
 class Maintenance:
     """Removes old and unused rows. Every call is idempotent and can run at any time, during other work too.
@@ -941,12 +960,12 @@ class QueueStore:
         returns the same number. Source keys stay reserved, and wakes stay unacknowledged.
         """
     def dead(
-        self, *, session_id: str | None = None, limit: int = 100, after: int | None = None
+        self, *, session_id: str | None = None, prefix: str | None = None, limit: int = 100, after: int | None = None
     ) -> tuple[DeadLetter, ...]:
         """Return at most ``limit`` dead letters in the order in which they died, of one session or of all.
 
-        ``after`` is the ``position`` of the last letter of the previous page. A page with fewer than ``limit`` is the
-        last.
+        With ``prefix``, those of the sessions whose id begins with it. ``after`` is the ``position`` of the last letter
+        of the previous page. A page with fewer than ``limit`` is the last.
         """
     def requeue(self, session_id: str, batch_id: str) -> Batch:
         """Move a dead letter to the end of the queue, under the same id, with its attempts reset.
@@ -968,6 +987,18 @@ class QueueStore:
         """
     def list_pending(self, session_id: str, *, limit: int = 1000, after_seq: int = 0) -> tuple[Batch, ...]:
         """Return at most ``limit`` queued batches that are not claimed, delayed ones included; paged like ``list``."""
+    def list_all(
+        self, *, prefix: str | None = None, state: QueuedState | None = None, limit: int = 100, after: int | None = None
+    ) -> tuple[QueuedBatch, ...]:
+        """Return at most ``limit`` queued batches of all sessions, in the order in which they were enqueued.
+
+        With ``prefix``, those of the sessions whose id begins with it; with ``state``, those in that state. ``after``
+        is the ``batch.seq`` of the last batch of the previous page. A page with fewer than ``limit`` is the last. A
+        batch that is enqueued while the pages are read may be missing from them.
+
+        It is one statement. Without a filter the cost does not depend on how much is queued; with ``prefix`` it grows
+        with the input of these sessions, and with DELAYED or CLAIMED with the number of such batches.
+        """
     def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
         """Return at most ``limit`` sessions that have ready work and no live lease, for workers to poll.
 

@@ -15,6 +15,7 @@ from lash.model.value import JSON, Value
 from lash.plan.queue.claim import check_work_claim
 from lash.plan.queue.queue import BatchRow, decode_batch
 from lash.plan.sealed import BATCH, DEAD_LETTER
+from lash.plan.session.page import IdRange
 
 
 class _ErrorDocument(Value, frozen=True, kw_only=True):
@@ -109,3 +110,10 @@ def decode_dead_letter(row: DeadLetterRow) -> DeadLetter:
 def check_after(after: object) -> int:
     """Return the position after which a page starts; None is the first page."""
     return 0 if after is None else check_integer("after", after, at_least=0)
+
+
+def check_one_choice(session_id: str | None, ids: IdRange | None) -> IdRange | None:
+    """Return the ids; raise InvalidInput if a session is named beside them."""
+    if session_id is not None and ids is not None:
+        raise InvalidInput("expected session_id or prefix, got both; leave one out")
+    return ids

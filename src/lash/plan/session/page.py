@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
 from lash.base.codec import encode
 from lash.base.limits import (
+    MAX_IDENTIFIER_LENGTH,
     MAX_INTEGER,
     MIN_INTEGER,
     check_identifier,
@@ -40,6 +41,13 @@ _FEW: Final = frozenset({SessionState.RUNNING, SessionState.QUEUED, SessionState
 
 _SORTED: Final = frozenset({"label_active", "prefix", "state"})
 """The ways of reading that sort what they find."""
+
+
+class IdRange(NamedTuple):
+    """Ids from the first on and before the end, by bytes."""
+
+    first: str
+    end: str
 
 
 class PageRow(MetaRow, frozen=True, array_like=True):
@@ -182,6 +190,13 @@ def check_filter(wanted: object) -> SessionFilter:
             check_integer(name, moment)
     encode(wanted, SessionFilter, "filter")
     return wanted
+
+
+def ids_of(prefix: object) -> IdRange | None:
+    """Return the ids that begin with a text; None without one, or raise InvalidInput."""
+    if prefix is None or not check_text("prefix", prefix, limit=MAX_IDENTIFIER_LENGTH):
+        return None
+    return IdRange(str(prefix), prefix_end(str(prefix)))
 
 
 def decode_page(

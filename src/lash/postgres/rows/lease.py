@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from lash.base.backoff import MAX_PLANS
 from lash.base.ids import new_id
 from lash.errors import CorruptData, StoreUnavailable
 from lash.model.lease import Acquired, Lease, LeaseFence, LeaseOutcome, Resource
-from lash.plan.lease import DecideClaim, DecideRenewal, LeaseClaim, LeaseRow, Reenter, Refuse, held_lease, outcome_of
+from lash.plan.lease import (
+    DecideClaim,
+    DecideRenewal,
+    LeaseClaim,
+    LeaseRow,
+    LiveLeaseRow,
+    PreparedLeasePage,
+    Reenter,
+    Refuse,
+    held_lease,
+    outcome_of,
+)
 from lash.plan.session.session import missing_session
 from lash.postgres.arguments import fence_proof
 from lash.postgres.engine.database import Database
@@ -38,6 +51,10 @@ class PostgresLeaseRows:
 
     async def row(self, session_id: str) -> LeaseRow:
         return (await self._answer(session_id)).row
+
+    async def live(self, wanted: PreparedLeasePage) -> Sequence[LiveLeaseRow]:
+        arguments = (wanted.kind, *wanted.after, wanted.limit)
+        return await self._database.read_all(LiveLeaseRow, "lease_live", *arguments)
 
     async def claim(self, claim: LeaseClaim, decide: DecideClaim) -> LeaseOutcome:
         resource = claim.resource

@@ -83,3 +83,45 @@ FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text AND l.session_key = s.session_key
     AND l.owner_id = $2::text AND l.incarnation_id = $3::text AND l.token = $4::text AND l.fencing = $5::bigint
 RETURNING true;
+
+-- name: lease_live
+-- The live leases of sessions and processes, or of the kind $1, after the position $2, $3, $4, in the order in which they
+-- were acquired, at most $5.
+WITH clock AS MATERIALIZED (SELECT :"schema".lash_now_ms() AS now_ms),
+live (kind, key, fencing, owner_id, incarnation_id, process, token, claimed_at_ms, expires_at_ms) AS (
+    SELECT
+        'session' COLLATE "C", l.session_key, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+    FROM clock
+    JOIN :"schema".lash_session_leases AS l ON l.process IS NOT NULL AND l.expires_at_ms > clock.now_ms
+    WHERE $1::text IS DISTINCT FROM 'process'
+    UNION ALL
+    SELECT
+        'session', l.session_key, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+    FROM clock
+    JOIN :"schema".lash_session_leases AS l
+        ON l.token IS NOT NULL AND l.process IS NULL AND l.expires_at_ms > clock.now_ms
+    WHERE $1::text IS DISTINCT FROM 'process'
+    UNION ALL
+    SELECT
+        'process', l.process_key, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+    FROM clock
+    JOIN :"schema".lash_process_leases AS l
+        ON l.ready_at_ms IS NOT NULL AND l.token IS NOT NULL AND l.expires_at_ms > clock.now_ms
+    WHERE $1::text IS DISTINCT FROM 'session'
+),
+page AS (
+    SELECT live.*
+    FROM live
+    WHERE (live.claimed_at_ms, live.kind, live.key) > ($2::bigint, $3::text, $4::bigint)
+    ORDER BY live.claimed_at_ms, live.kind, live.key
+    LIMIT $5::bigint
+)
+SELECT
+    p.kind,
+    CASE p.kind
+        WHEN 'session' THEN (SELECT s.session_id FROM :"schema".lash_sessions AS s WHERE s.session_key = p.key)
+        ELSE (SELECT o.process_id FROM :"schema".lash_processes AS o WHERE o.process_key = p.key)
+    END,
+    p.key, p.fencing, p.owner_id, p.incarnation_id, p.process, p.token, p.claimed_at_ms, p.expires_at_ms
+FROM page AS p
+ORDER BY p.claimed_at_ms, p.kind, p.key;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lash.base.ids import new_id
 from lash.base.limits import saturating_add
 from lash.model.lease import Acquired, Lease, LeaseFence, LeaseOutcome, LeaseOwner, session_resource
@@ -11,6 +13,8 @@ from lash.plan.lease import (
     DecideRenewal,
     LeaseClaim,
     LeaseRow,
+    LiveLeaseRow,
+    PreparedLeasePage,
     Reenter,
     encode_process,
     outcome_of,
@@ -28,6 +32,19 @@ class SQLiteLeaseRows:
 
     async def row(self, session_id: str) -> LeaseRow:
         return self._database.read(lambda reader: lease_row(reader, session_id))
+
+    async def live(self, wanted: PreparedLeasePage) -> Sequence[LiveLeaseRow]:
+        def body(reader: Reader) -> Sequence[LiveLeaseRow]:
+            return reader.all(
+                LiveLeaseRow,
+                "lease_live",
+                wanted=wanted.kind,
+                limit=wanted.limit,
+                now_ms=reader.now_ms,
+                **wanted.after._asdict(),
+            )
+
+        return await self._database.read_in_thread(body)
 
     async def claim(self, claim: LeaseClaim, decide: DecideClaim) -> LeaseOutcome:
         session_id = claim.resource.id

@@ -34,3 +34,34 @@ SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claime
     paused_until_ms = CASE WHEN :pause_ms > 0 THEN :now_ms + :pause_ms END
 WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :session_id)
     AND owner_id = :owner_id AND incarnation_id = :incarnation_id AND token = :token AND fencing = :fencing;
+
+-- name: lease_live
+-- The live leases of sessions and processes, or of one kind, after a position, in the order in which they were acquired.
+WITH live (kind, key, fencing, owner_id, incarnation_id, process, token, claimed_at_ms, expires_at_ms) AS (
+    SELECT
+        'session', l.session_key, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+    FROM lash_session_leases AS l INDEXED BY lash_session_leases_holder
+    WHERE :wanted IS NOT 'process' AND l.process IS NOT NULL AND l.expires_at_ms > :now_ms
+    UNION ALL
+    SELECT
+        'session', l.session_key, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+    FROM lash_session_leases AS l INDEXED BY lash_session_leases_unnamed
+    WHERE :wanted IS NOT 'process' AND l.token IS NOT NULL AND l.process IS NULL AND l.expires_at_ms > :now_ms
+    UNION ALL
+    SELECT
+        'process', l.process_key, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+    FROM lash_process_leases AS l INDEXED BY lash_process_leases_lapsed
+    WHERE :wanted IS NOT 'session' AND l.ready_at_ms IS NOT NULL AND l.token IS NOT NULL AND l.expires_at_ms > :now_ms
+)
+SELECT
+    live.kind,
+    CASE live.kind
+        WHEN 'session' THEN (SELECT s.session_id FROM lash_sessions AS s WHERE s.session_key = live.key)
+        ELSE (SELECT p.process_id FROM lash_processes AS p WHERE p.process_key = live.key)
+    END,
+    live.key, live.fencing, live.owner_id, live.incarnation_id, live.process, live.token, live.claimed_at_ms,
+    live.expires_at_ms
+FROM live
+WHERE (live.claimed_at_ms, live.kind, live.key) > (:claimed_at_ms, :kind, :key)
+ORDER BY live.claimed_at_ms, live.kind, live.key
+LIMIT :limit;

@@ -9,6 +9,7 @@ import msgspec
 from lash.plan.queue.dead_letter import Burial, DeadLetterRow
 from lash.plan.queue.queue import BatchRow
 from lash.plan.sealed import DEAD_LETTER
+from lash.plan.session.page import IdRange
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.queue.queue import BatchesAnswer
 from lash.postgres.rows.session.lookup import missing
@@ -52,7 +53,11 @@ class PostgresDeadLetterRows:
             buried = await self._database.read_all(Text, "dead_letter_of_claim", session_id, batch_ids, token)
             decide(answer.held, [row.text for row in buried])
 
-    async def page(self, session_id: str | None, limit: int, after: int) -> Sequence[DeadLetterRow]:
+    async def page(
+        self, session_id: str | None, ids: IdRange | None, limit: int, after: int
+    ) -> Sequence[DeadLetterRow]:
+        if ids is not None:
+            return await self._database.read_all(DeadLetterRow, "dead_letter_page_prefix", after, limit, *ids)
         if session_id is None:
             return await self._database.read_all(DeadLetterRow, "dead_letter_page", after, limit)
         arguments = (session_id, after, limit)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lash.backend.queue_page import QUEUE_PAGES
+from lash.plan.queue.page import PreparedQueuePage, QueuedRow
 from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey, SourceKeyRow
 from lash.plan.sealed import BATCH
 from lash.postgres.engine.database import Database
@@ -61,6 +63,11 @@ class PostgresQueueRows:
         if answer is None:
             raise await missing(self._database, session_id)
         return answer.batches
+
+    async def page_all(self, wanted: PreparedQueuePage) -> Sequence[QueuedRow]:
+        ids = () if wanted.ids is None else wanted.ids
+        arguments = (wanted.after, wanted.state, wanted.limit, *ids)
+        return await self._database.read_all(QueuedRow, QUEUE_PAGES[wanted.way], *arguments)
 
     async def ready_sessions(self, limit: int, after: str | None) -> Sequence[str]:
         return [row.text for row in await self._database.read_all(Text, "queue_ready_sessions", limit, after)]

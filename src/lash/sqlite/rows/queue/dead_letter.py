@@ -9,6 +9,7 @@ from lash.plan.queue.claim import HeldBatch
 from lash.plan.queue.dead_letter import Burial, DeadLetterRow, RemovedRow
 from lash.plan.queue.queue import BatchRow
 from lash.plan.sealed import DEAD_LETTER
+from lash.plan.session.page import IdRange
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.queue.queue import mark_cancelled
@@ -46,8 +47,14 @@ class SQLiteDeadLetterRows:
 
         await self._database.write_briefly(body)
 
-    async def page(self, session_id: str | None, limit: int, after: int) -> Sequence[DeadLetterRow]:
+    async def page(
+        self, session_id: str | None, ids: IdRange | None, limit: int, after: int
+    ) -> Sequence[DeadLetterRow]:
         def body(reader: Reader) -> Sequence[DeadLetterRow]:
+            if ids is not None:
+                return reader.all(
+                    DeadLetterRow, "dead_letter_page_prefix", first=ids.first, end=ids.end, limit=limit, after=after
+                )
             if session_id is None:
                 return reader.all(DeadLetterRow, "dead_letter_page", limit=limit, after=after)
             key = find_head(reader, session_id).session_key

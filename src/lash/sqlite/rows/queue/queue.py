@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lash.backend.queue_page import QUEUE_PAGES
 from lash.errors import CorruptData
 from lash.model.queue import BatchState
+from lash.plan.queue.page import PreparedQueuePage, QueuedRow
 from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey, SourceKeyRow
 from lash.plan.sealed import BATCH
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
@@ -43,6 +45,22 @@ class SQLiteQueueRows:
             if pending_only:
                 return reader.all(BatchRow, "queue_page_pending", **page, now_ms=reader.now_ms)
             return reader.all(BatchRow, "queue_page", **page)
+
+        return await self._database.read_in_thread(body)
+
+    async def page_all(self, wanted: PreparedQueuePage) -> Sequence[QueuedRow]:
+        ids: dict[str, SQLiteValue] = {} if wanted.ids is None else wanted.ids._asdict()
+
+        def body(reader: Reader) -> Sequence[QueuedRow]:
+            return reader.all(
+                QueuedRow,
+                QUEUE_PAGES[wanted.way],
+                after=wanted.after,
+                state=wanted.state,
+                limit=wanted.limit,
+                now_ms=reader.now_ms,
+                **ids,
+            )
 
         return await self._database.read_in_thread(body)
 

@@ -59,3 +59,14 @@ CROSS JOIN lash_sessions AS s ON s.session_key = d.session_key
 WHERE d.session_key = :session_key AND d.place > :after
 ORDER BY d.place
 LIMIT :limit;
+
+-- name: dead_letter_page_prefix
+-- The dead letters after a position of the sessions in a range of ids, in the order in which they died.
+SELECT
+    d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
+    d.claim_count, d.failure_count, d.payloads, d.reason, d.error, d.died_at_ms
+FROM lash_sessions AS s
+CROSS JOIN lash_dead_letters AS d ON d.session_key = s.session_key
+WHERE s.session_id >= :first AND s.session_id < :end AND d.place > :after
+ORDER BY d.place
+LIMIT :limit;
