@@ -11,6 +11,7 @@ import apsw
 import asyncpg
 
 from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.engine.pool import PLANNING
 from lash.sqlkit.queries import load_queries
 
 
@@ -42,22 +43,17 @@ def _steps(url: str, name: str, arguments: Mapping[str, apsw.SQLiteValue]) -> in
 
 
 async def _most_rows(url: str, name: str, arguments: str) -> float:
-    """Return the most rows that a step of a prepared statement reads on PostgreSQL, in the worse of two plans."""
+    """Return the most rows that a step of a prepared statement reads on PostgreSQL, planned as lash plans it."""
     options = PostgresOptions.from_url(url)
     text = load_queries("lash.postgres.sql", schema=options.schema)[name]
-    connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema})
-    most = 0.0
+    connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema, **PLANNING})
     try:
-        for mode in ("force_custom_plan", "force_generic_plan"):
-            async with connection.transaction():
-                await connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
-                await connection.execute(f"PREPARE asked AS {text}")
-                explained = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE asked ({arguments})")
-                await connection.execute("DEALLOCATE asked")
-            most = max(most, _most(json.loads(explained)[0]["Plan"]))
+        async with connection.transaction():
+            await connection.execute(f"PREPARE asked AS {text}")
+            explained = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE asked ({arguments})")
     finally:
         await connection.close()
-    return most
+    return _most(json.loads(explained)[0]["Plan"])
 
 
 def _most(plan: dict[str, Any]) -> float:

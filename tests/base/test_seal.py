@@ -65,7 +65,7 @@ STRUCTURE = {
     ),
     "lash_trigger_tombstones": "key owner_session_id",
     "lash_turns": "commit_hash turn_id",
-    "lash_usage": "model source",
+    "lash_usage": "agent model source",
     "lash_usage_totals": "model source",
     "lash_wakes": "batch_id state target_session_id",
     "lash_waits": "identity key_id scope scope_id",

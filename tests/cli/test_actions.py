@@ -233,6 +233,19 @@ def test_counts_are_by_state(seeded: Seeded) -> None:
     assert len(shown.splitlines()) == 15
 
 
+def test_usage_is_summed_by_what_one_asks_for(seeded: Seeded) -> None:
+    """The sums are a table with a column for each group, or JSON; a time and a session choose entries."""
+    by_model = values("usage", "--by", "model,session", "--since", "1d", url=seeded.url)
+    assert [(each["model"], each["session_id"], each["day"]) for each in by_model] == [("m", "support-42", None)]
+    assert by_model[0]["usage"]["input_tokens"] > 0
+    shown = output("usage", "--by", "session, day", url=seeded.url).splitlines()
+    assert shown[0].split() == ["DAY", "SESSION", "INPUT", "OUTPUT", "CACHED", "REASONING", "TOTAL"]
+    assert values("usage", "--until", "2020-01-01", url=seeded.url) == []
+    assert values("usage", "--since", "2020-01-01T12:00", "--session", "unknown", url=seeded.url) == []
+    assert run("usage", "--by", "week", url=seeded.url).returncode == 2
+    assert run("usage", "--since", "soon", url=seeded.url).returncode == 2
+
+
 def test_the_holder_of_a_lease_is_shown_without_its_token(seeded: Seeded) -> None:
     """The output names the worker of a session, but not the token that would let a user act as it."""
     claim = functools.partial(_claim, session_id="support-42")

@@ -25,6 +25,7 @@ from lash.backend.table_rows import MovableRows
 from lash.backend.trigger.emit import Occurrences
 from lash.backend.trigger.schedule import Schedules
 from lash.backend.trigger.trigger import Triggers
+from lash.backend.usage import Usages
 from lash.backend.wait import Waits
 from lash.backend.waiter import SharedProcessWaiter
 from lash.backend.work import Work
@@ -51,6 +52,7 @@ from lash.stores.table_rows import RawRows
 from lash.stores.trigger.emit import OccurrenceRows
 from lash.stores.trigger.schedule import ScheduleRows
 from lash.stores.trigger.trigger import TriggerRows
+from lash.stores.usage import UsageRows
 from lash.stores.wait import WaitRows
 from lash.stores.waiter import ReplyRows
 from lash.stores.work import WorkRows
@@ -84,6 +86,7 @@ class BackendRows(msgspec.Struct, frozen=True, kw_only=True):
     seal: SealRows
     sessions: SessionRows
     triggers: TriggerRows
+    usage: UsageRows
     waits: WaitRows
     work: WorkRows
     workers: WorkerRows
@@ -116,6 +119,7 @@ class BackendStorage:
         self.workers = Workers(rows.workers)
         self.waits = Waits(rows.waits, self.waiter.changes, hints)
         self.triggers = Triggers(rows.triggers)
+        self.usage = Usages(rows.usage)
         self.occurrences = Occurrences(rows.occurrences, hints)
         self.schedules = Schedules(rows.schedules, hints)
         self.records = Records(rows.records, values)

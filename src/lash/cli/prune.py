@@ -35,7 +35,7 @@ _AT_ONCE: Final = 500
 _AGE: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[a-z])")
 
 
-def _age(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
+def age_option(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
     """Return an age such as ``30d`` or ``12h`` in milliseconds."""
     match = _AGE.fullmatch(value)
     seconds = None if match is None else dict(UNITS).get(match["unit"])
@@ -46,7 +46,9 @@ def _age(_context: click.Context, _parameter: click.Parameter, value: str) -> in
 
 
 @command("prune", "lash db prune --older-than 30d --dry-run", "lash db prune --older-than 90d --only processes --yes")
-@click.option("--older-than", "age_ms", metavar="AGE", callback=_age, required=True, help="Such as 30d, 12h or 1y.")
+@click.option(
+    "--older-than", "age_ms", metavar="AGE", callback=age_option, required=True, help="Such as 30d, 12h or 1y."
+)
 @click.option(
     "--only", metavar="KIND", multiple=True, type=click.Choice(list(KINDS)), help=f"One of {', '.join(KINDS)}."
 )

@@ -233,6 +233,9 @@ from lash.model.session.session import VacuumReport as VacuumReport
 from lash.model.session.usage import PromptUsage as PromptUsage
 from lash.model.session.usage import TokenUsage as TokenUsage
 from lash.model.session.usage import UsageEntry as UsageEntry
+from lash.model.session.usage import UsageGroup as UsageGroup
+from lash.model.session.usage import UsagePage as UsagePage
+from lash.model.session.usage import UsageSum as UsageSum
 from lash.model.trigger.schedule import CatchUp as CatchUp
 from lash.model.trigger.schedule import Fired as Fired
 from lash.model.trigger.schedule import FiredTick as FiredTick

@@ -38,6 +38,7 @@ from lash.postgres.rows.record import PostgresRecordRows
 from lash.postgres.rows.seal import PostgresSealRows
 from lash.postgres.rows.session.reply import PostgresReplyRows
 from lash.postgres.rows.session.session import PostgresSessionRows
+from lash.postgres.rows.session.usage import PostgresUsageRows
 from lash.postgres.rows.table_rows import PostgresRawRows
 from lash.postgres.rows.trigger.emit import PostgresOccurrenceRows
 from lash.postgres.rows.trigger.schedule import PostgresScheduleRows
@@ -152,6 +153,7 @@ def _rows(database: Database, cache: ProcessCache, attachment_bytes: ByteStore) 
         schedules=PostgresScheduleRows(database),
         sessions=PostgresSessionRows(database),
         triggers=PostgresTriggerRows(database),
+        usage=PostgresUsageRows(database),
         waits=PostgresWaitRows(database),
         work=PostgresWorkRows(database, cache),
         workers=PostgresWorkerRows(database),

@@ -35,6 +35,7 @@ from lash.sqlite.rows.record import SQLiteRecordRows
 from lash.sqlite.rows.seal import SQLiteSealRows
 from lash.sqlite.rows.session.reply import SQLiteReplyRows
 from lash.sqlite.rows.session.session import SQLiteSessionRows
+from lash.sqlite.rows.session.usage import SQLiteUsageRows
 from lash.sqlite.rows.table_rows import SQLiteRawRows
 from lash.sqlite.rows.trigger.emit import SQLiteOccurrenceRows
 from lash.sqlite.rows.trigger.schedule import SQLiteScheduleRows
@@ -128,6 +129,7 @@ def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
         schedules=SQLiteScheduleRows(database),
         sessions=SQLiteSessionRows(database),
         triggers=SQLiteTriggerRows(database),
+        usage=SQLiteUsageRows(database),
         waits=SQLiteWaitRows(database),
         work=SQLiteWorkRows(database),
         workers=SQLiteWorkerRows(database),

@@ -20,6 +20,7 @@ from lash.stores.storage import Storage as Storage
 from lash.stores.trigger.emit import OccurrenceStore as OccurrenceStore
 from lash.stores.trigger.schedule import ScheduleStore as ScheduleStore
 from lash.stores.trigger.trigger import TriggerStore as TriggerStore
+from lash.stores.usage import UsageStore as UsageStore
 from lash.stores.wait import WaitStore as WaitStore
 from lash.stores.work import WorkStore as WorkStore
 from lash.stores.worker import WorkerStore as WorkerStore

@@ -23,6 +23,7 @@ from lash.stores.session import Session, SessionStore
 from lash.stores.trigger.emit import OccurrenceStore
 from lash.stores.trigger.schedule import ScheduleStore
 from lash.stores.trigger.trigger import TriggerStore
+from lash.stores.usage import UsageStore
 from lash.stores.wait import WaitStore
 from lash.stores.waiter import ProcessWaiter, SessionWaiter
 from lash.stores.work import WorkStore
@@ -104,6 +105,11 @@ class Storage(Protocol):
 
     @property
     def schedules(self) -> ScheduleStore: ...
+
+    @property
+    def usage(self) -> UsageStore:
+        """The token ledgers of all sessions."""
+        ...
 
     @property
     def waiter(self) -> ProcessWaiter:

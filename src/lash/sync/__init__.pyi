@@ -86,7 +86,7 @@ from lash.model.session.session import (
     SessionRelation,
     VacuumReport,
 )
-from lash.model.session.usage import UsageEntry
+from lash.model.session.usage import UsageEntry, UsageGroup, UsagePage
 from lash.model.trigger.schedule import Fired, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
 from lash.model.trigger.trigger import (
     DeletedTrigger,
@@ -145,6 +145,7 @@ __all__ = [
     "Storage",
     "Stream",
     "TriggerStore",
+    "UsageStore",
     "WaitStore",
     "WorkStore",
     "WorkerStore",
@@ -1494,6 +1495,9 @@ class Storage:
     @property
     def schedules(self) -> ScheduleStore: ...
     @property
+    def usage(self) -> UsageStore:
+        """The token ledgers of all sessions."""
+    @property
     def waiter(self) -> ProcessWaiter:
         """Waits for events and ends of processes."""
     @property
@@ -1573,6 +1577,34 @@ class TriggerStore:
 
         At most ``limit`` of each kind: call again until it returns 0. A later request under such an operation id is a
         new request, and a deleted name starts again at revision 1.
+        """
+
+class UsageStore:
+    """The token ledgers of all sessions. Each commit adds its entries, with its time and the agent of its session."""
+    def sum(
+        self,
+        by: Sequence[UsageGroup] = ...,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        session_id: str | None = None,
+        agent: str | None = None,
+        model: str | None = None,
+        limit: int = 1000,
+        cursor: str | None = None,
+    ) -> UsagePage:
+        """Return the tokens of each day, model, agent, session or source, or of each combination of them.
+
+        The sums come in the order of day, model, agent, session and source. Without anything to group by there is one
+        sum, or none if there are no tokens. ``since_ms`` and ``until_ms`` bound the time of the commits: from the first
+        on, and before the second. ``session_id``, ``agent`` and ``model`` choose entries; an unknown one has none.
+
+        Entries from before schema 21 have no time: they have no day, are left out if a time is given, and count for the
+        agent that their session has now. The tokens of deleted sessions are not counted. An imported session has the
+        sums of its source, with the time of the import.
+
+        It is one statement. With ``since_ms`` it reads the sessions that were active since then, and of their ledgers
+        the entries since then; without it, every entry.
         """
 
 class WaitStore:

@@ -28,6 +28,7 @@ INTERFACES: Final = {
     "Starter": "lash.runtime.processes.starter",
     "Storage": "lash.stores.storage",
     "TriggerStore": "lash.stores.trigger.trigger",
+    "UsageStore": "lash.stores.usage",
     "WaitStore": "lash.stores.wait",
     "WorkStore": "lash.stores.work",
     "WorkerStore": "lash.stores.worker",

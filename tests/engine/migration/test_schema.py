@@ -35,6 +35,8 @@ MIGRATIONS = (
     "0018_session_labels",
     "0019_shared_runs",
     "0020_failure_counts",
+    "0021_queue_pages",
+    "0022_usage_times",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

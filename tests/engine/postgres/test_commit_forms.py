@@ -37,7 +37,7 @@ _COLUMNS: Final = {
     "lash_checkpoints": "t.revision, t.checkpoint_ref, turn_state, plugin_snapshot_revision",
     "lash_components": "key, first_revision, last_revision, hash",
     "lash_blobs": "hash, codec, size, content",
-    "lash_usage": "t.revision, ordinal, source, t.model, input_tokens, output_tokens",
+    "lash_usage": "t.revision, ordinal, source, t.model, input_tokens, output_tokens, t.agent",
     "lash_usage_totals": "source, t.model, first_revision, first_ordinal, input_tokens, output_tokens",
     "lash_segments": "segment, parent_segment, parent_depth, closed",
     "lash_session_leases": "fencing, owner_id",

@@ -95,7 +95,10 @@ def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
     yield "nodes of a kind", lambda: storage.session("fork").list_nodes("message")
     yield "sessions", storage.sessions.list
     yield "dead letters", storage.queue.dead
+    yield "queued", storage.queue.list_all
     yield "ready", storage.queue.ready_sessions
+    yield "leases", storage.leases.live
+    yield "usage", lambda: storage.usage.sum(["day", "model", "agent", "session", "source"])
     yield "work", lambda: storage.work.poll(sessions=9, processes=9, owner=owner("worker"))
     for process_id in ("research-7", "report-3"):
         yield f"process {process_id}", lambda name=process_id: storage.processes.get(name)  # type: ignore[misc]

@@ -62,6 +62,7 @@ READS = {
     },
     "SessionStore": {"list", "open"},
     "TriggerStore": {"get", "list"},
+    "UsageStore": {"sum"},
     "WaitStore": {"get", "pending"},
     "WorkStore": {"check_schema"},
     "WorkerStore": {"holding", "list"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from lash.model.value import Count, Value
 
 
@@ -33,3 +35,29 @@ class PromptUsage(Value, frozen=True, kw_only=True):
     input_tokens: Count = 0
     cached_input_tokens: Count = 0
     context_budget_tokens: Count = 0
+
+
+UsageGroup: TypeAlias = Literal["day", "model", "agent", "session", "source"]
+"""What token usage can be summed by."""
+
+
+class UsageSum(Value, frozen=True, kw_only=True):
+    """The tokens of one group of the ledger. A field that the sum was not grouped by is None.
+
+    ``day`` is a day of UTC such as ``2026-11-16``. It is None for tokens that were booked before lash stored the time,
+    and ``agent`` is None for tokens of a session without one.
+    """
+
+    day: str | None = None
+    model: str | None = None
+    agent: str | None = None
+    session_id: str | None = None
+    source: str | None = None
+    usage: TokenUsage
+
+
+class UsagePage(Value, frozen=True, kw_only=True):
+    """Sums of token usage. ``next_cursor`` continues the list; None at its end."""
+
+    sums: tuple[UsageSum, ...]
+    next_cursor: str | None = None

@@ -24,7 +24,7 @@ new AS (
             WHERE n.session_key = :session_key::bigint AND n.node_id = ANY (:node_ids::text[])
             OFFSET 0
         )
-    RETURNING s.session_key, s.revision, s.updated_at_ms
+    RETURNING s.session_key, s.revision, s.updated_at_ms, s.agent
 ),
 -- Each node but the first follows the one before it. The parents are one more than the nodes; the last row has no id.
 nodes AS (
@@ -57,11 +57,11 @@ checkpoint AS (
 usage_rows AS (
     INSERT INTO :"schema".lash_usage (
         session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens,
-        reasoning_tokens
+        reasoning_tokens, committed_at_ms, agent
     )
     SELECT
         new.session_key, new.revision, u.place - 1, u.source, u.model, u.input_tokens, u.output_tokens,
-        u.cached_input_tokens, u.reasoning_tokens
+        u.cached_input_tokens, u.reasoning_tokens, new.updated_at_ms, new.agent
     FROM new
     CROSS JOIN unnest(
         :usage_sources::text[], :usage_models::text[], :input_tokens::bigint[], :output_tokens::bigint[],

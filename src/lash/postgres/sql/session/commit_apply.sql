@@ -118,7 +118,7 @@ new AS (
 
 -- fragment: commit_new_end
 -- The end of the new heads.
-    RETURNING s.revision, s.updated_at_ms, a.*
+    RETURNING s.revision, s.updated_at_ms, s.agent AS kept_agent, a.*
 ),
 
 -- fragment: commit_ledger
@@ -126,11 +126,12 @@ new AS (
 usage_rows AS (
     INSERT INTO :"schema".lash_usage (
         session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens,
-        reasoning_tokens
+        reasoning_tokens, committed_at_ms, agent
     )
     SELECT
         new.session_key, new.revision, u.place - 1, u.row ->> 0, u.row ->> 1, (u.row ->> 2)::bigint,
-        (u.row ->> 3)::bigint, (u.row ->> 4)::bigint, (u.row ->> 5)::bigint
+        (u.row ->> 3)::bigint, (u.row ->> 4)::bigint, (u.row ->> 5)::bigint, new.updated_at_ms,
+        new.kept_agent
     FROM new
     CROSS JOIN LATERAL json_array_elements(new.usage) WITH ORDINALITY AS u (row, place)
     WHERE new.usage IS NOT NULL

@@ -104,11 +104,11 @@ frames AS (
 usage_rows AS (
     INSERT INTO :"schema".lash_usage (
         session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens,
-        reasoning_tokens
+        reasoning_tokens, committed_at_ms, agent
     )
     SELECT
         new.session_key, new.revision, u.place - 1, u.row ->> 0, u.row ->> 1, (u.row ->> 2)::bigint,
-        (u.row ->> 3)::bigint, (u.row ->> 4)::bigint, (u.row ->> 5)::bigint
+        (u.row ->> 3)::bigint, (u.row ->> 4)::bigint, (u.row ->> 5)::bigint, new.updated_at_ms, a.agent
     FROM new, asked AS a
     CROSS JOIN LATERAL json_array_elements(a.usage) WITH ORDINALITY AS u (row, place)
     RETURNING *

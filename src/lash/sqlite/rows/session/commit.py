@@ -334,7 +334,8 @@ def _write_frames(transaction: Transaction, prepared: PreparedCommit, head: Head
 def _write_usage(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
     if not prepared.usage:
         return
-    transaction.run_many("commit_usage", _usage_rows(prepared.usage, head))
+    now_ms = transaction.now_ms
+    transaction.run_many("commit_usage", ({**row, "now_ms": now_ms} for row in _usage_rows(prepared.usage, head)))
     for total in _usage_rows(prepared.usage_totals, head):
         if not transaction.run("commit_usage_total", **total):
             _explain_usage(transaction, prepared, head)

@@ -156,13 +156,14 @@ ON CONFLICT (session_key, frame_id) DO UPDATE SET position = excluded.position, 
 WHERE lash_frames.position <> excluded.position OR lash_frames.body <> excluded.body;
 
 -- name: commit_usage
--- Adds a row to the ledger.
+-- Adds a row to the ledger, with the agent that the head has by now.
 INSERT INTO lash_usage (
-    session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens
+    session_key, revision, ordinal, source, model, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens,
+    committed_at_ms, agent
 )
 VALUES (
     :session_key, :revision, :ordinal, :source, :model, :input_tokens, :output_tokens, :cached_input_tokens,
-    :reasoning_tokens
+    :reasoning_tokens, :now_ms, (SELECT agent FROM lash_sessions WHERE session_key = :session_key)
 );
 
 -- name: commit_usage_total

@@ -4,3 +4,64 @@ SELECT source, model, input_tokens, output_tokens, cached_input_tokens, reasonin
 FROM lash_usage_totals
 WHERE session_key = :session_key
 ORDER BY first_revision, first_ordinal;
+
+-- fragment: usage_floor
+-- A session with the last revision whose entries are too old to be read; without a time, that of no revision. Entries
+-- without a time are older than all others.
+    SELECT
+        s.session_key, s.session_id, s.agent,
+        COALESCE(
+            (
+                SELECT u.revision
+                FROM lash_usage AS u
+                WHERE u.session_key = s.session_key AND :floor_ms IS NOT NULL
+                    AND (u.committed_at_ms IS NULL OR u.committed_at_ms < :floor_ms)
+                ORDER BY u.revision DESC
+                LIMIT 1
+            ),
+            -1
+        )
+
+-- fragment: usage_grouped
+-- The sums of the chosen sessions, in two halves of 32 bits, after a position.
+),
+spent AS (
+    SELECT
+        CASE WHEN :by_day AND u.committed_at_ms IS NOT NULL THEN u.committed_at_ms / 86400000 ELSE -1 END AS day,
+        CASE WHEN :by_model THEN u.model ELSE '' END AS model,
+        CASE WHEN :by_agent THEN COALESCE(u.agent, c.agent, '') ELSE '' END AS agent,
+        CASE WHEN :by_session THEN c.session_id ELSE '' END AS session_id,
+        CASE WHEN :by_source THEN u.source ELSE '' END AS source,
+        u.input_tokens, u.output_tokens, u.cached_input_tokens, u.reasoning_tokens
+    FROM chosen AS c
+    CROSS JOIN lash_usage AS u ON u.session_key = c.session_key AND u.revision > c.floor
+    WHERE (NOT :timed OR (u.committed_at_ms >= :since_ms AND u.committed_at_ms < :until_ms))
+        AND (:agent IS NULL OR COALESCE(u.agent, c.agent) = :agent) AND (:model IS NULL OR u.model = :model)
+)
+SELECT
+    day, model, agent, session_id, source,
+    SUM(input_tokens >> 32), SUM(input_tokens & 4294967295),
+    SUM(output_tokens >> 32), SUM(output_tokens & 4294967295),
+    SUM(cached_input_tokens >> 32), SUM(cached_input_tokens & 4294967295),
+    SUM(reasoning_tokens >> 32), SUM(reasoning_tokens & 4294967295)
+FROM spent
+WHERE (day, model, agent, session_id, source) > (:after_day, :after_model, :after_agent, :after_session, :after_source)
+GROUP BY day, model, agent, session_id, source
+ORDER BY day, model, agent, session_id, source
+LIMIT :limit;
+
+-- name: usage_sums
+-- The tokens of all sessions, or of those that were active since a moment, grouped.
+WITH chosen (session_key, session_id, agent, floor) AS MATERIALIZED (
+-- include: usage_floor
+    FROM lash_sessions AS s INDEXED BY lash_sessions_active
+    WHERE s.updated_at_ms >= COALESCE(:floor_ms, -9223372036854775808)
+-- include: usage_grouped
+
+-- name: usage_sums_of_session
+-- The tokens of one session, grouped.
+WITH chosen (session_key, session_id, agent, floor) AS MATERIALIZED (
+-- include: usage_floor
+    FROM lash_sessions AS s
+    WHERE s.session_id = :session_id
+-- include: usage_grouped
