@@ -8,8 +8,7 @@ import pytest
 
 import lash
 from lash.errors import InvalidInput
-from lash.model.session.checkpoint import TurnState
-from lash.model.session.commit import CheckpointDraft
+from lash.model.session.checkpoint import CheckpointDraft, TurnState
 from lash.model.session.usage import TokenUsage, UsageEntry, UsageGroup, UsageSum
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness

@@ -47,7 +47,7 @@ ORDER BY day, model, agent, session_id, source
 LIMIT $14::bigint;
 
 -- name: usage_sums
--- The tokens of all sessions, or of those that were active since $5, grouped. $6 is that of usage_sums_of_session.
+-- The tokens of all sessions, or of the sessions that were active since $5, grouped. $6 is that of usage_sums_of_session.
 WITH chosen AS MATERIALIZED (
 -- include: usage_floor
     WHERE s.active_s >= coalesce($5::bigint / 1000, -9223372036854775808) AND $6::text IS NULL

@@ -51,7 +51,7 @@ ORDER BY day, model, agent, session_id, source
 LIMIT :limit;
 
 -- name: usage_sums
--- The tokens of all sessions, or of those that were active since a moment, grouped.
+-- The tokens of all sessions, or of the sessions that were active since a moment, grouped.
 WITH chosen (session_key, session_id, agent, floor) AS MATERIALIZED (
 -- include: usage_floor
     FROM lash_sessions AS s INDEXED BY lash_sessions_active
