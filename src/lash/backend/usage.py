@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lash.model.session.usage import UsageGroup, UsagePage
+from lash.model.session.usage import UsagePage
 from lash.plan.session.usage_sum import UsageFilter, decode_sums, prepare_sums
 from lash.stores.usage import UsageRows
 
@@ -17,7 +17,7 @@ class Usages:
 
     async def sum(
         self,
-        by: Sequence[UsageGroup] = ("day",),
+        by: Sequence[str] = ("day",),
         *,
         since_ms: int | None = None,
         until_ms: int | None = None,

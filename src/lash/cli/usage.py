@@ -15,15 +15,15 @@ from lash.cli.shell import Shell
 from lash.cli.table import Column
 
 if TYPE_CHECKING:
-    from lash.model.session.usage import UsageGroup, UsageSum
+    from lash.model.session.usage import UsageSum
     from lash.stores.storage import Storage
 
-_GROUPS: Final[tuple[UsageGroup, ...]] = ("day", "model", "agent", "session", "source")
+_GROUPS: Final = ("day", "model", "agent", "session", "source")
 """The values of `lash.model.session.usage.UsageGroup`, in the order of the columns."""
 _COUNTERS: Final = ("INPUT", "OUTPUT", "CACHED", "REASONING", "TOTAL")
 
 
-def _groups(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[UsageGroup, ...]:
+def _groups(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
     """Return the groups of a list such as ``day,model``."""
     names = [name.strip() for name in value.split(",")]
     unknown = [name for name in names if name not in _GROUPS]
@@ -63,7 +63,7 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
 @limited
 async def usage(
     shell: Shell,
-    by: tuple[UsageGroup, ...],
+    by: tuple[str, ...],
     since_ms: int | None,
     until_ms: int | None,
     session_id: str | None,
@@ -99,7 +99,7 @@ async def usage(
     shell.table(tuple(columns), found, lambda each: _row(each, by), nothing="no tokens")
 
 
-def _row(found: UsageSum, by: tuple[UsageGroup, ...]) -> tuple[str, ...]:
+def _row(found: UsageSum, by: tuple[str, ...]) -> tuple[str, ...]:
     keys = {
         "day": found.day,
         "model": found.model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from lash.model.session.usage import UsageGroup, UsagePage
+from lash.model.session.usage import UsagePage
 
 if TYPE_CHECKING:
     from lash.plan.session.usage_sum import PreparedSums, UsageSumRow
@@ -16,7 +16,7 @@ class UsageStore(Protocol):
 
     async def sum(
         self,
-        by: Sequence[UsageGroup] = ("day",),
+        by: Sequence[str] = ("day",),
         *,
         since_ms: int | None = None,
         until_ms: int | None = None,
@@ -28,7 +28,8 @@ class UsageStore(Protocol):
     ) -> UsagePage:
         """Return the tokens of each day, model, agent, session or source, or of each combination of them.
 
-        The sums come in the order of day, model, agent, session and source. Without anything to group by there is one
+        ``by`` has the values of `UsageGroup`, such as ``["day", "model"]``. The sums come in the order of day, model,
+        agent, session and source. Without anything to group by there is one
         sum, or none if there are no tokens. ``since_ms`` and ``until_ms`` bound the time of the commits: from the first
         on, and before the second. ``session_id``, ``agent`` and ``model`` choose entries; an unknown one has none.
 

@@ -86,7 +86,7 @@ from lash.model.session.session import (
     SessionRelation,
     VacuumReport,
 )
-from lash.model.session.usage import UsageEntry, UsageGroup, UsagePage
+from lash.model.session.usage import UsageEntry, UsagePage
 from lash.model.trigger.schedule import Fired, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
 from lash.model.trigger.trigger import (
     DeletedTrigger,
@@ -1583,7 +1583,7 @@ class UsageStore:
     """The token ledgers of all sessions. Each commit adds its entries, with its time and the agent of its session."""
     def sum(
         self,
-        by: Sequence[UsageGroup] = ...,
+        by: Sequence[str] = ...,
         *,
         since_ms: int | None = None,
         until_ms: int | None = None,
@@ -1595,7 +1595,8 @@ class UsageStore:
     ) -> UsagePage:
         """Return the tokens of each day, model, agent, session or source, or of each combination of them.
 
-        The sums come in the order of day, model, agent, session and source. Without anything to group by there is one
+        ``by`` has the values of `UsageGroup`, such as ``["day", "model"]``. The sums come in the order of day, model,
+        agent, session and source. Without anything to group by there is one
         sum, or none if there are no tokens. ``since_ms`` and ``until_ms`` bound the time of the commits: from the first
         on, and before the second. ``session_id``, ``agent`` and ``model`` choose entries; an unknown one has none.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import enum
 
 from lash.model.value import Count, Value
 
@@ -37,8 +37,14 @@ class PromptUsage(Value, frozen=True, kw_only=True):
     context_budget_tokens: Count = 0
 
 
-UsageGroup: TypeAlias = Literal["day", "model", "agent", "session", "source"]
-"""What token usage can be summed by."""
+class UsageGroup(enum.StrEnum):
+    """What token usage can be summed by, in the order of the sums."""
+
+    DAY = "day"
+    MODEL = "model"
+    AGENT = "agent"
+    SESSION = "session"
+    SOURCE = "source"
 
 
 class UsageSum(Value, frozen=True, kw_only=True):

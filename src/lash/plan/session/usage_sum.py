@@ -6,7 +6,7 @@ import base64
 import binascii
 import datetime
 from collections.abc import Sequence
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from lash.base.limits import (
 from lash.errors import CorruptData, InvalidInput
 from lash.model.session.usage import TokenUsage, UsageGroup, UsagePage, UsageSum
 
-GROUPS: Final[tuple[UsageGroup, ...]] = get_args(UsageGroup)
+GROUPS: Final = tuple(group.value for group in UsageGroup)
 """What usage can be summed by, in the order of the sums."""
 NO_DAY: Final = -1
 """The day of entries without a time, and of sums that are not by day."""
@@ -125,7 +125,7 @@ def _check_groups(by: object) -> frozenset[str]:
     for each in by:
         if each not in GROUPS:
             raise InvalidInput(f"unknown group {each!r:.80}; sum by {names}")
-    return frozenset(by)
+    return frozenset(map(str, by))
 
 
 def _encode_cursor(last: UsageSumRow, by: frozenset[str]) -> str:
