@@ -1596,12 +1596,12 @@ class UsageStore:
         """Return the tokens of each day, model, agent, session or source, or of each combination of them.
 
         ``by`` has the values of `UsageGroup`, such as ``["day", "model"]``. The sums come in the order of day, model,
-        agent, session and source. Without anything to group by there is one
-        sum, or none if there are no tokens. ``since_ms`` and ``until_ms`` bound the time of the commits: from the first
-        on, and before the second. ``session_id``, ``agent`` and ``model`` choose entries; an unknown one has none.
+        agent, session and source. Without anything to group by there is one sum, or none if there are no tokens.
+        ``since_ms`` and ``until_ms`` bound the time of the commits: from the first on, and before the second.
+        ``session_id``, ``agent`` and ``model`` choose entries; an unknown one has none.
 
-        Entries from before schema 21 have no time: they have no day, are left out if a time is given, and count for the
-        agent that their session has now. The tokens of deleted sessions are not counted. An imported session has the
+        Entries that an earlier version of lash wrote have no time: they have no day, are left out if a time is given,
+        and count for the agent that their session has now. The tokens of deleted sessions are not counted. An imported session has the
         sums of its source, with the time of the import.
 
         It is one statement. With ``since_ms`` it reads the sessions that were active since then, and of their ledgers
