@@ -66,6 +66,7 @@ def test_rows_become_batches() -> None:
             available_at_ms=7,
             enqueued_at_ms=5,
             attempts=2,
+            failures=1,
         ),
         state=QueuedState.DELAYED,
     )

@@ -34,8 +34,8 @@ class UsageStore(Protocol):
         ``session_id``, ``agent`` and ``model`` choose entries; an unknown one has none.
 
         Entries that an earlier version of lash wrote have no time: they have no day, are left out if a time is given,
-        and count for the agent that their session has now. The tokens of deleted sessions are not counted. An imported session has the
-        sums of its source, with the time of the import.
+        and count for the agent that their session has now. The tokens of deleted sessions are not counted. An imported
+        session has the sums of its source, with the time of the import.
 
         It is one statement. With ``since_ms`` it reads the sessions that were active since then, and of their ledgers
         the entries since then; without it, every entry.
