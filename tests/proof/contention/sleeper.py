@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 import lash
-from lash.errors import LashError
+from lash.errors import LashError, LeaseLost
 from lash.model.effect import EffectError, OperationScope, ProcessScope, TurnScope
 from lash.model.process.process import Success
 from lash.stores.storage import Storage
@@ -92,8 +92,7 @@ async def sleep_and_try(url: str) -> None:
         await created(storage)
         await storage.processes.register(process())
         await queued(storage, late("input", source_key="input"))
-        rights = Rights(storage, "sleeper", TTL_MS)
-        await rights.take()
+        rights = await _take(storage, TTL_MS)
         _say("holds")
         await asyncio.to_thread(sys.stdin.readline)
         for name, attempt in attempts(storage, rights).items():
@@ -101,6 +100,16 @@ async def sleep_and_try(url: str) -> None:
                 _say(f"{name}: {await attempt!r}")
             except LashError as error:
                 _say(f"{name}: {type(error).__name__}")
+
+
+async def _take(storage: Storage, ttl_ms: int) -> Rights:
+    """Take everything, with a longer lease if the machine is too busy to do so before this one expires."""
+    rights = Rights(storage, "sleeper", ttl_ms)
+    try:
+        await rights.take()
+    except LeaseLost:
+        return await _take(storage, 2 * ttl_ms)
+    return rights
 
 
 def _say(line: str) -> None:
