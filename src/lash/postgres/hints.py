@@ -8,7 +8,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Collection, Coroutine
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lash.backend.hints import LocalHints, LocalListener, hint_about
 from lash.base.backoff import backoff
@@ -18,12 +18,10 @@ from lash.plan.worker import LATE_BEATS
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
 from lash.postgres.engine.errors import DRIVER_ERRORS, FailurePhase
+from lash.postgres.engine.relay import Listening, listen_shared
 from lash.postgres.epoch import check_epoch
 from lash.postgres.notification import BEAT, Notification, for_duty, parse, parse_assigned
 from lash.stores.hints import ANYTHING, NO_TAGS, NOTHING_ASSIGNED, Hint
-
-if TYPE_CHECKING:
-    from lash.postgres.engine.pool import PlainConnection
 
 _LOG: Final = logging.getLogger("lash.postgres")
 _SEND_EVERY_S: Final = 0.005
@@ -239,7 +237,13 @@ class PostgresHints:
             await asyncio.sleep(backoff(failures, first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S))
 
     async def _listen_until_lost(self) -> None:
-        connection = await self._database.connect_to_listen()
+        database = self._database
+        connection = await listen_shared(
+            database.options,
+            database.connect_to_listen,
+            lambda channel: database.send_quietly("notify_send", channel, ""),
+            may_serve=self._hints.has_workers,
+        )
         lost = asyncio.Event()
         try:
 
@@ -264,7 +268,7 @@ class PostgresHints:
             with contextlib.suppress(*DRIVER_ERRORS):
                 await connection.close(timeout=_CLOSE_LIMIT_S)
 
-    async def _listen_as_needed(self, connection: PlainConnection) -> bool:
+    async def _listen_as_needed(self, connection: Listening) -> bool:
         """Listen to the channels that the listeners need, and return whether that is new."""
         self._needs.clear()
         needed = {self._own_channel} if self._hints.has_workers else set[str]()
