@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import heapq
 import itertools
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Generator
@@ -18,6 +19,8 @@ from typing import Final
 
 _COALESCE_S: Final = 0.005
 """A storage sends at most one notification in this time."""
+_CALLERS: Final = 20
+"""Processes that call, in the large fleets, each on a machine of its own."""
 _WARM: Final = 0.2
 """The part of the simulated time that is not counted."""
 
@@ -42,6 +45,8 @@ class Costs:
     """Client: what the worker process uses for a turn. Scenario `fleet`."""
     caller_us: float = 1_600
     """Client: what the calling process uses for a turn."""
+    relay_us: float = 80
+    """Client: what the relay and the receiver use for a notification that is passed on; an estimate."""
     fsync_us: float = 300
     """How long a commit waits for the disk; commits of one moment share it."""
 
@@ -63,9 +68,16 @@ class Setting:
     """Cores of the server."""
     shares_cores: bool = False
     """Whether workers and callers run on the cores of the server."""
+    machines: int = 0
+    """Machines of workers and callers, on each of which one program listens for all; 0: each program listens."""
     wakes_all: bool = True
     """Whether a notification wakes each connection that listens; False from PostgreSQL 19 on."""
     seconds: float = 2.0
+
+    @property
+    def listeners(self) -> int:
+        """How many connections listen."""
+        return self.machines or self.workers + self.callers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,7 +196,7 @@ class Model:
             cpu=min(1.0, self._cpu.busy_s / cores_s),
             waking=min(1.0, self._waking_s / cores_s),
             lock=min(1.0, self._lock.busy_s / counted_s),
-            connections=2 * (setting.workers + setting.callers),
+            connections=setting.workers + setting.callers + setting.listeners,
         )
 
     def after(self, seconds: float, event: Callable[[], None]) -> None:
@@ -203,7 +215,7 @@ class Model:
             return
         self._pass_waits = []
         setting = self.setting
-        listeners = setting.workers + setting.callers if setting.wakes_all else 1
+        listeners = setting.listeners if setting.wakes_all else 1
         parts = min(setting.cores, listeners)
         part_s = listeners * self.costs.wake_us / parts / 1e6
         self._waking_s += part_s * parts if self.counts else 0.0
@@ -271,9 +283,16 @@ class Model:
         elif kind == "wait":
             self.after(amount, lambda: self._go_on(run, 0))
         elif kind == "notify":
-            self._senders[int(amount)].send(lambda: self._go_on(run, 0))
+            self._senders[int(amount)].send(lambda: self._relay(lambda: self._go_on(run, 0)))
         else:
             self._place(lambda worker: self._go_on(run, worker))
+
+    def _relay(self, then: Callable[[], None]) -> None:
+        """Pass a notification on, if one program listens for others."""
+        if self.setting.machines:
+            self._clients.use(self._about(self.costs.relay_us), then)
+        else:
+            then()
 
     def _place(self, then: Callable[[int], None]) -> None:
         """Give a turn to the freer of two workers, to any other with a free slot, or to the first that gets one."""
@@ -306,29 +325,63 @@ def simulate(setting: Setting, costs: Costs | None = None, seed: int = 1) -> Out
     return Model(setting, costs or Costs(), seed).run()
 
 
+_HEADS: Final = (
+    "workers, machines",
+    "arriving/s",
+    "done/s",
+    "median",
+    "server CPU",
+    "of that waking",
+    "NOTIFY lock",
+    "connections",
+    "first",
+)
+
+
 def main() -> None:
-    """Print the curve as a table."""
+    """Print the curves as tables: of large fleets, and of small ones on one machine with its server."""
     parser = argparse.ArgumentParser(description="Model a fleet of workers on one PostgreSQL server.")
     parser.add_argument("--workers", type=int, nargs="*", default=[32, 100, 300, 1_000])
     parser.add_argument("--rates", type=int, nargs="*", default=[1_000, 3_000, 5_000, 10_000])
     parser.add_argument("--cores", type=int, default=32)
+    parser.add_argument("--per-machine", type=int, default=16, help="workers on each machine")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    print(
-        "| workers | arriving/s | done/s | median | server CPU | of that waking | NOTIFY lock | connections | first |"
-    )
-    print("|---:|---:|---:|---:|---:|---:|---:|---:|---|")
-    for wakes_all in (True, False):
+    print("| " + " | ".join(_HEADS) + " |")
+    print("|---" * len(_HEADS) + "|")
+    for shared in (True, False):
         for workers in options.workers:
+            machines = math.ceil(workers / options.per_machine) + _CALLERS if shared else 0
             for rate in options.rates:
-                setting = Setting(workers=workers, rate=rate, callers=20, cores=options.cores, wakes_all=wakes_all)
-                found = simulate(setting, seed=options.seed)
-                print(
-                    f"| {workers:,}{'' if wakes_all else ' (19)'} | {rate:,} | {found.turns_s:,.0f} "
-                    f"| {found.median_s * 1e3:,.0f} ms | {found.cpu:.0%} | {found.waking:.0%} | {found.lock:.0%} "
-                    f"| {found.connections:,} | {found.first_limit} |",
-                    flush=True,
-                )
+                setting = Setting(workers=workers, rate=rate, callers=_CALLERS, cores=options.cores, machines=machines)
+                _print(f"{workers:,}, {machines or 'each listens'}", setting, options.seed)
+    print()
+    print("| workers, on 2 cores with the server | turns/s | median |")
+    print("|---|---:|---:|")
+    for workers in (1, 2, 4, 8, 16, 32):
+        found = simulate(small_fleet(workers), seed=options.seed)
+        print(f"| {workers} | {found.turns_s:,.0f} | {found.median_s * 1e3:,.0f} ms |")
+
+
+def small_fleet(workers: int) -> Setting:
+    """Return what scenario `fleet-throughput` measures: everything on one machine with two cores."""
+    return Setting(workers=workers, askers=6 * workers, slots=2, cores=2, shares_cores=True, machines=1, seconds=5.0)
+
+
+def _print(name: str, setting: Setting, seed: int) -> None:
+    found = simulate(setting, seed=seed)
+    cells = (
+        name,
+        f"{setting.rate:,}",
+        f"{found.turns_s:,.0f}",
+        f"{found.median_s * 1e3:,.0f} ms",
+        f"{found.cpu:.0%}",
+        f"{found.waking:.0%}",
+        f"{found.lock:.0%}",
+        f"{found.connections:,}",
+        found.first_limit,
+    )
+    print("| " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from benchmarks.fleet_model import Costs, Setting, simulate
 
 
@@ -31,3 +33,6 @@ def test_listeners_cost_most_in_a_large_fleet() -> None:
     """At 1,000 turns a second the server of 1,000 workers mostly wakes listeners."""
     setting = Setting(workers=1_000, rate=1_000, callers=20, cores=32, seconds=0.5)
     assert simulate(setting).first_limit == "waking listeners"
+    shared = dataclasses.replace(setting, machines=83)
+    assert simulate(shared).waking < simulate(setting).waking / 4
+    assert simulate(shared).connections == 1_000 + 20 + 83

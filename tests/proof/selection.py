@@ -50,6 +50,7 @@ LONG: Final = (
     "tests/engine/postgres/test_fleet_counts.py",
     "tests/engine/postgres/test_hints.py::test_idle_waiters_cost_less_than_two_round_trips_a_second",
     "tests/engine/postgres/test_pgbouncer.py",
+    "tests/engine/postgres/test_relay.py::test_a_stopped_relay_is_given_up",
     "tests/engine/postgres/test_room.py",
     "tests/engine/postgres/test_server.py",
     "tests/engine/test_cancelled_opening.py",

@@ -29,8 +29,6 @@ _PACKAGES: Final = ("msgspec", "apsw", "jsonschema-rs", "cronsim", "click")
 _EXTRAS: Final = {"asyncpg": "postgres", "obstore": "s3"}
 _SKEW_NOTED_MS: Final = 1_000
 _FREE_NOTED: Final = 512 * 1024 * 1024
-_WORKER_CONNECTIONS: Final = 2
-"""A worker needs one connection for statements, and one to listen."""
 _COUNTED: Final = 100
 """Dead letters, failed processes and ready sessions are counted up to here."""
 _RECENT_S: Final = 86_400
@@ -239,9 +237,10 @@ async def _server(shell: Shell, storage: Storage) -> AsyncIterator[Check]:
 async def _connections(storage: PostgresStorage) -> Check:
     """Compare what the workers need at least with what the server has."""
     use = await storage.connection_use()
-    live = sum(not worker.is_late for worker in await storage.workers.list())
-    needed = live * _WORKER_CONNECTIONS
-    detail = f"{use.used} of {use.limit} in use; {plural(live, 'live worker')} need at least {needed}"
+    hosts = [worker.beat.host for worker in await storage.workers.list() if not worker.is_late]
+    # One for the statements of each worker, and one on each machine that listens for all of them.
+    needed = len(hosts) + len(set(hosts))
+    detail = f"{use.used} of {use.limit} in use; {plural(len(hosts), 'live worker')} need at least {needed}"
     if needed > use.limit:
         return Check("connections", "warn", f"{detail}: raise max_connections, or run fewer workers")
     if use.is_nearly_full:

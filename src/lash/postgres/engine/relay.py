@@ -325,5 +325,5 @@ class _Followed:
     def _take(self, words: list[str]) -> None:
         if words[0] == "note" and words[1] in self._receivers:
             self._receivers[words[1]](self, 0, words[1], words[2])
-        elif words[0] == "listening" and not (answer := self._answers[words[1]]).done():
+        elif words[0] == "listening" and (answer := self._answers.pop(words[1], None)) is not None:
             answer.set_result(None)
