@@ -38,8 +38,8 @@ _Figures = dict[str, list[float]]
 
 
 def _sizes(workspace: Workspace, *full: int) -> tuple[int, ...]:
-    """Return numbers of workers; in a short run 1, 2, 3 and so on."""
-    return full if workspace.scale >= _REAL else tuple(range(1, len(full) + 1))
+    """Return numbers of workers; in a short run one and two."""
+    return full if workspace.scale >= _REAL else (1, 2)
 
 
 async def _ask(fleet: Fleet, agent: Any, turns: int, sessions: int) -> list[float]:  # noqa: ANN401 (a definition)
