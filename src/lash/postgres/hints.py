@@ -17,7 +17,7 @@ from lash.errors import ConfigError, LashError
 from lash.plan.worker import LATE_BEATS
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
-from lash.postgres.engine.errors import DRIVER_ERRORS, FailurePhase
+from lash.postgres.engine.errors import DRIVER_ERRORS, FailurePhase, is_server_full
 from lash.postgres.engine.relay import Listening, listen_shared
 from lash.postgres.epoch import check_epoch
 from lash.postgres.notification import BEAT, Notification, for_duty, parse, parse_assigned
@@ -30,6 +30,8 @@ _SEND_LATER_S: Final = 0.1
 """How long a hint that no task is known to wait for may be held back, to share a notification with the next."""
 _FIRST_PAUSE_S: Final = 0.1
 """The first pause after the listening connection was lost or refused."""
+_FULL_TRIES: Final = 5
+"""A server without a free connection is reported after so many attempts: pools that start together soon close some."""
 _LONGEST_PAUSE_S: Final = 30.0
 """A server that stays away is tried twice a minute."""
 _CLOSE_LIMIT_S: Final = 2.0
@@ -230,7 +232,7 @@ class PostgresHints:
                 await self._listen_until_lost()
             except (*DRIVER_ERRORS, LashError) as error:
                 failures += 1
-                if failures == 1:
+                if failures == (_FULL_TRIES if is_server_full(error) else 1):
                     _LOG.warning("cannot receive notifications, polling instead: %s", self._listen_failure(error))
             else:
                 failures = 0

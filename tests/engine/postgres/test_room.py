@@ -18,6 +18,7 @@ from tests.contract.test_worker import beat as announced
 from tests.engine.postgres.kit import RUNNING, Item, opened, raw_connection, until_count
 
 _WORKERS = 3
+_BY_USER = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1"
 _BY_TYPE = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = $1"
 _ALL = _WORKERS + 1 + (1 if sys.platform == "linux" else _WORKERS + 1)
 """A connection of each worker and of the caller; on Linux one more that listens for all, elsewhere one for each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +22,8 @@ _PATIENCE_S: Final = 0.05
 """A further connection is opened if no call has ended for this long; while calls end, they look for room first."""
 _PAUSE_S: Final = 5.0
 """How long a pool that found the server nearly full opens no further connection."""
+_GROWTH: Final = (0.5, 0.75)
+"""Below half of the server's connections every pool may grow, above three quarters none."""
 
 
 class ConnectionUse(msgspec.Struct, frozen=True, array_like=True):
@@ -40,9 +43,15 @@ class ServerNearlyFull(Exception):
 
 
 async def has_room(connection: AnyConnection, statement: str, timeout_s: float) -> bool:
-    """Return whether the server can spare a further connection; ``statement`` reads the use of its connections."""
+    """Return whether the server can spare a further connection; ``statement`` reads the use of its connections.
+
+    The fuller it is, the fewer of the pools that look at the same moment get one: together they must not use it up.
+    """
     found = await connection.fetchrow(statement, timeout=timeout_s)
-    return found is not None and not ConnectionUse(*found).is_nearly_full
+    if found is None:
+        return False
+    use = ConnectionUse(*found)
+    return not use.is_nearly_full and use.used <= use.limit * random.uniform(*_GROWTH)  # noqa: S311 (no secret)
 
 
 class Room:
