@@ -158,6 +158,21 @@ class TestQueue:
         assert (refused.value.session_id, refused.value.source_key) == ("s", "host:1")
         assert await observe_queue(storage) == before
 
+    async def test_the_agent_is_not_part_of_the_content(self, harness: Harness) -> None:
+        """The same text under the same key is one message, whichever agent each sender names, if any."""
+        storage = await _storage(harness)
+        said = TurnInput.of_text("hello")
+        named = [
+            BatchDraft(
+                session_id="s", source_key="k", payloads=(msgspec.structs.replace(said, protocol_turn_options=options),)
+            )
+            for options in ({"agent": "clerk"}, {}, {"agent": "boss"})
+        ]
+        first, *repeats = [await storage.queue.enqueue(draft) for draft in named]
+        assert [(each.batch_id, each.created) for each in repeats] == [(first.batch_id, False)] * 2
+        with pytest.raises(SourceKeyConflict):
+            await storage.queue.enqueue(msgspec.structs.replace(named[0], payloads=(TurnInput.of_text("hello!"),)))
+
     @pytest.mark.parametrize("state", [BatchState.CONSUMED, BatchState.CANCELLED])
     async def test_a_source_key_stays_reserved(self, harness: Harness, state: BatchState) -> None:
         """A late duplicate returns the state of the first batch, and is not run again."""

@@ -54,6 +54,7 @@ HELLO = TurnInput.of_text("hello")
 WAKE = ProcessWake(
     wake_id="w", process_id="p", sequence=3, input={"b": 1, "a": None}, caused_by=TurnCause(session_id="s", turn_id="t")
 )
+NAMED = replace(HELLO, protocol_turn_options={"agent": "clerk"})
 DRAFT = BatchDraft(session_id=SESSION, payloads=(HELLO,), source_key="host:1")
 FULL_DRAFT = BatchDraft(
     session_id=SESSION,
@@ -136,12 +137,28 @@ def test_a_batch_has_its_golden_hash() -> None:
         replace(DRAFT, source_key=None),
         replace(DRAFT, available_at_ms=5),
         replace(DRAFT, payloads=[HELLO]),
+        replace(DRAFT, payloads=(NAMED,)),
     ],
-    ids=["session", "source key", "availability", "list"],
+    ids=["session", "source key", "availability", "list", "agent"],
 )
 def test_what_is_no_content_does_not_change_the_hash(same: BatchDraft) -> None:
-    """Session, key and due time are not part of the content."""
+    """Session, key, due time and the agent that is to answer are not part of the content."""
     assert encode_batch(same).content_hash == GOLDEN
+
+
+def test_a_key_of_an_earlier_version_is_recognised() -> None:
+    """Earlier versions hashed the agent with the content; a repeat that names the same agent still finds its batch."""
+    earlier = (
+        '{"delivery":"after_current_turn_commit","merge_key":null,"payloads":[{"kind":"turn_input","items":'
+        '[{"type":"text","text":"hello"}],"protocol_turn_options":{"agent":"clerk"}}],"slot":"exclusive"}'
+    )
+    stored = SourceKeyRow("b", sha256(b"lash.batch.v1\0" + earlier.encode()), "consumed")
+    again = replace(DRAFT, payloads=(NAMED,))
+    answer = decode_enqueued(encode_batch(again), KnownKey(key=stored, batch=None))
+    assert (answer.batch_id, answer.created) == ("b", False)
+    for other in (DRAFT, replace(DRAFT, payloads=(replace(NAMED, protocol_turn_options={"agent": "boss"}),))):
+        with pytest.raises(SourceKeyConflict):
+            decode_enqueued(encode_batch(other), KnownKey(key=stored, batch=None))
 
 
 @pytest.mark.parametrize(

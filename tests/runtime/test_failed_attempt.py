@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import logging
 import traceback
+from collections.abc import Callable
 
 import pytest
 
@@ -159,6 +162,131 @@ async def test_the_caller_sees_the_line_of_the_application(bench: Bench) -> None
         assert failed.traceback is not None
         assert failed.traceback in shown
         check_trace(failed.traceback)
+
+
+def _undefined() -> None:
+    raise NameError("name 'nmae' is not defined")
+
+
+def _inside() -> None:
+    raise TypeError("an answer of another shape")
+
+
+BUGS: dict[str, tuple[Callable[[lash.Turn], object], bool]] = {
+    "attribute": (lambda turn: turn.message(), True),  # type: ignore[attr-defined]
+    "name": (lambda _: _undefined(), True),
+    "import": (lambda _: importlib.import_module("no_such_module"), True),
+    "syntax": (lambda _: compile("def", "agent.py", "exec"), True),
+    "type further inside": (lambda _: _inside(), False),
+    "another": (lambda _: order(5), False),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+async def test_programming_errors_are_not_tried_again(bench: Bench, bug: str) -> None:
+    """The same code would raise them again; what depends on data or the world is tried again."""
+    if bug not in ("attribute", "another") and bench.backend != "memory":
+        pytest.skip("the rule does not know the database; two errors are enough")
+    app = await bench.app()
+    raising, is_final = BUGS[bug]
+
+    @app.agent
+    async def clerk(turn: lash.Turn) -> str:
+        return str(raising(turn))
+
+    @app.process
+    async def ship(ctx: lash.Context) -> None:
+        raising(ctx)  # type: ignore[arg-type]
+
+    await app.session("s", clerk).send("x")
+    handle = await app.start(ship)
+    await app.drain()
+    assert len(await app.session("s").dead_letters()) == int(is_final)
+    assert ((await handle.record()).projection.outcome is not None) == is_final
+    pauses = [note["next_s"] for kind in ("turn.retried", "process.retried") for note in bench.notes.of(kind)]
+    assert pauses == ([] if is_final else [0.25, 0.25])
+
+
+async def test_a_type_error_of_the_handler_itself_is_final(bench: Bench) -> None:
+    """A wrong call in the handler is an error of the code; the user may choose to try again after all."""
+    app = await bench.app()
+
+    @app.agent
+    async def clerk(turn: lash.Turn) -> str:
+        return turn.messages("a", "b")  # type: ignore[arg-type,call-arg,return-value]
+
+    @app.agent(retry=Retry(max_attempts=2, programming_errors=True))
+    async def stubborn(turn: lash.Turn) -> str:
+        return turn.messages("a", "b")  # type: ignore[arg-type,call-arg,return-value]
+
+    await app.session("s", clerk).send("x")
+    await app.session("t", stubborn).send("x")
+    await app.drain()
+    assert len(await app.session("s").dead_letters()) == 1
+    assert [note["session_id"] for note in bench.notes.of("turn.retried")] == ["t"]
+
+
+async def test_a_call_that_does_not_fit_the_handler_is_final(bench: Bench) -> None:
+    """An agent that cannot be called with a turn fails once; its error names no frame of lash."""
+    app = await bench.app()
+
+    async def two(turn: lash.Turn, other: int) -> str:
+        raise AssertionError("never called")
+
+    app.agent(name="two")(two)  # type: ignore[type-var]
+    await app.session("s", "two").send("x")
+    await app.drain()
+    (letter,) = await app.session("s").dead_letters()
+    assert "missing 1 required positional argument" in letter.reason
+
+
+async def test_a_changed_step_is_final_for_a_turn(bench: Bench) -> None:
+    """A turn whose code no longer fits its records is a dead letter at once; it can be requeued with the old code."""
+    app = await bench.app()
+    said = ["hello", "hello!"]
+
+    @app.agent(retry=Retry(max_attempts=4, first_pause_s=0))
+    async def clerk(turn: lash.Turn) -> str:
+        await turn.step("say", str.upper, said.pop(0))
+        raise ConnectionError("down")
+
+    await app.session("s", clerk).send("x")
+    await app.drain()
+    (letter,) = await app.session("s").dead_letters()
+    assert "was recorded with other content" in letter.reason
+    assert letter.attempts == 2
+
+
+async def test_a_caller_without_a_worker_is_warned(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting for a reply or a result logs that no worker runs; with a worker it logs nothing."""
+    monkeypatch.setattr("lash.runtime.no_worker._PATIENCE_S", 0.02)
+    app = await bench.app()
+
+    @app.agent
+    async def clerk(turn: lash.Turn) -> str:
+        await asyncio.sleep(0.1)
+        return "ok"
+
+    @app.process
+    async def ship(ctx: lash.Context) -> None:
+        raise AssertionError("never called")
+
+    handle = await app.start(ship)
+    with pytest.raises(lash.WaitTimedOut):
+        await app.session("s", clerk).ask("x", key="k", timeout_s=0.3)
+    with pytest.raises(lash.WaitTimedOut):
+        await handle.result(timeout_s=0.3)
+    turn, process = [record.getMessage() for record in caplog.records]
+    assert turn.startswith("no worker runs a turn on this storage; the reply to 'k' in session 's' waits for one")
+    assert process.startswith(f"no worker runs a process on this storage; the result of process '{handle.process_id}'")
+    caplog.clear()
+    await app.stop()
+    async with lash.App(bench.url) as busy:
+        busy.agent(name="clerk")(clerk.function)
+        assert await busy.session("t", "clerk").ask("x", timeout_s=30) == "ok"
+    assert [record.getMessage() for record in caplog.records if "no worker" in record.getMessage()] == []
 
 
 def test_a_long_traceback_is_cut_in_its_middle() -> None:

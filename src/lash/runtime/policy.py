@@ -13,9 +13,14 @@ class Retry(Value, frozen=True, kw_only=True):
     """How many attempts may fail. One whose worker was killed has not failed."""
     max_crashes: int = 20
     """How many attempts of a turn, or consecutive ones of a process, may end with the death of their worker."""
-    first_pause_s: float = 1.0
+    first_pause_s: float = 0.25
     factor: float = 4.0
     longest_pause_s: float = 300.0
+    programming_errors: bool = False
+    """Whether turns and processes are tried again after errors that the same code raises again.
+
+    These are AttributeError, NameError, ImportError, SyntaxError, EffectMismatch, and a TypeError in the handler itself.
+    """
 
     def __post_init__(self) -> None:
         least = min(self.max_crashes, self.first_pause_s, self.longest_pause_s)
@@ -33,8 +38,9 @@ class Retry(Value, frozen=True, kw_only=True):
 NO_RETRY = Retry(max_attempts=1)
 STEP_RETRY = Retry(max_attempts=1)
 """A step is tried once; what it raises reaches the handler, and the handler's own retry follows."""
-TURN_RETRY = Retry(max_attempts=5)
-PROCESS_RETRY = Retry(max_attempts=5)
+TURN_RETRY = Retry(max_attempts=6)
+"""The pauses are 0.25, 1, 4, 16 and 64 seconds: a short disturbance is over at once, a longer one is waited for."""
+PROCESS_RETRY = Retry(max_attempts=6)
 
 
 class WorkerOptions(Value, frozen=True, kw_only=True):

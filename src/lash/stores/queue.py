@@ -43,7 +43,8 @@ class QueueStore(Protocol):
         """Add work to the end of the queue; durable once this returns.
 
         Idempotent under a source key: a repeat adds nothing and returns the state of the first batch, also after it
-        was consumed, cancelled or buried. Other content under the same key raises SourceKeyConflict.
+        was consumed, cancelled or buried. Other content under the same key raises SourceKeyConflict; the agent that a
+        message names is not part of its content.
         """
         ...
 

@@ -922,7 +922,8 @@ class QueueStore:
         """Add work to the end of the queue; durable once this returns.
 
         Idempotent under a source key: a repeat adds nothing and returns the state of the first batch, also after it
-        was consumed, cancelled or buried. Other content under the same key raises SourceKeyConflict.
+        was consumed, cancelled or buried. Other content under the same key raises SourceKeyConflict; the agent that a
+        message names is not part of its content.
         """
     def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
         """Claim the next group of turn work under a live lease, all of it, or return why there is none.

@@ -18,7 +18,9 @@ from lash.model.queue import (
     Payload,
     SessionCommand,
     Slot,
+    TurnInput,
 )
+from lash.model.session.checkpoint import AGENT_OPTION
 from lash.model.value import Value
 from lash.plan.sealed import BATCH
 
@@ -85,20 +87,37 @@ def encode_batch(draft: BatchDraft) -> EncodedBatch:
             check_identifier(what, text)
     kinds = _kinds(draft.payloads)
     body = encode(_Payloads(payloads=tuple(draft.payloads)), _Payloads, "payloads")
-    content = {
-        "payloads": tuple(draft.payloads),
-        "delivery": _label(Delivery, "delivery", draft.delivery),
-        "slot": _label(Slot, "slot", draft.slot),
-        "merge_key": draft.merge_key,
-    }
     is_command = kinds == {SessionCommand}
     early = draft.delivery == Delivery.EARLIEST_SAFE_BOUNDARY
     return EncodedBatch(
         draft=draft,
         lane=COMMAND_LANE if is_command else EARLY_LANE if early else LATE_LANE,
         payloads=body,
-        content_hash=content_hash(b"lash.batch.v1\0" + canonical(content)),
+        content_hash=_hash(draft, tuple(map(_without_agent, draft.payloads))),
     )
+
+
+def _hash(draft: BatchDraft, payloads: tuple[Payload, ...]) -> str:
+    content = {
+        "payloads": payloads,
+        "delivery": _label(Delivery, "delivery", draft.delivery),
+        "slot": _label(Slot, "slot", draft.slot),
+        "merge_key": draft.merge_key,
+    }
+    return content_hash(b"lash.batch.v1\0" + canonical(content))
+
+
+def _is_same(encoded: EncodedBatch, stored_hash: str) -> bool:
+    """Return whether a key was reserved for this content; earlier versions hashed the name of the agent with it."""
+    return stored_hash == encoded.content_hash or stored_hash == _hash(encoded.draft, tuple(encoded.draft.payloads))
+
+
+def _without_agent(payload: Payload) -> Payload:
+    """Return the content of a payload: which agent is to answer it is not part of what was said."""
+    if not isinstance(payload, TurnInput) or AGENT_OPTION not in payload.protocol_turn_options:
+        return payload
+    options = {name: value for name, value in payload.protocol_turn_options.items() if name != AGENT_OPTION}
+    return msgspec.structs.replace(payload, protocol_turn_options=options)
 
 
 def decode_batch(row: BatchRow, session_id: str) -> Batch:
@@ -138,7 +157,7 @@ def decode_enqueued(encoded: EncodedBatch, written: BatchRow | KnownKey) -> Enqu
     if isinstance(written, BatchRow):
         return Enqueued(batch_id=written.batch_id, created=True, batch=decode_batch(written, session_id))
     key, stored = written.key, written.batch
-    if key.content_hash != encoded.content_hash:
+    if not _is_same(encoded, key.content_hash):
         raise SourceKeyConflict(session_id, source_key)
     state = BatchState(key.state)
     return Enqueued(

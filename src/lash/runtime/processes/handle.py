@@ -8,10 +8,12 @@ from lash.backend.liveness import current_owner
 from lash.base.ids import new_id
 from lash.errors import ProcessNotFound
 from lash.model.effect import EffectError, EffectRecord
+from lash.model.lease import ResourceKind
 from lash.model.process.event import ProcessEvent
 from lash.model.process.process import ProcessRecord, ProcessStatus
 from lash.model.value import JSON
 from lash.runtime.definition import ProcessDefinition
+from lash.runtime.no_worker import warn_without_worker
 from lash.runtime.processes.context import read_outcome
 from lash.runtime.processes.unknown_steps import record_outcome, run_again, unknown_steps
 from lash.runtime.steps.values import UNTYPED, result_type
@@ -46,7 +48,8 @@ class ProcessHandle(Generic[R]):
 
         Raises WaitTimedOut if the time is over first; the process continues.
         """
-        outcome = await self._storage.waiter.await_outcome(self.process_id, timeout_s=timeout_s)
+        with warn_without_worker(self._storage, ResourceKind.PROCESS, f"the result of process {self.process_id!r}"):
+            outcome = await self._storage.waiter.await_outcome(self.process_id, timeout_s=timeout_s)
         declared = UNTYPED if self._process is None else result_type(self._process.function)
         value: R = read_outcome(self.process_id, outcome, declared)
         return value

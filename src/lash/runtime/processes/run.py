@@ -48,7 +48,7 @@ from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
 from lash.runtime.hooks import PROCESS
 from lash.runtime.processes.context import Context
 from lash.runtime.processes.under_lease import UnderLease
-from lash.runtime.steps.failure import trace_of
+from lash.runtime.steps.failure import is_programming_error, trace_of
 from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.values import read_arguments, result_type, to_json
 
@@ -384,14 +384,22 @@ class ProcessRun:
         noted = await self._writes.events(ATTEMPT_FAILED)
         attempt = sum(not (event.replay_key or "").startswith(f"attempt:{_STUCK}") for event in noted)
         failed = failed_attempt(error, attempt=attempt, max_attempts=retry.max_attempts, counts=not stuck, trace=trace)
-        last = attempt >= retry.max_attempts or isinstance(error, _FINAL) or self._journal.is_recorded(error)
-        if last and not stuck:
+        if not stuck and (attempt >= retry.max_attempts or self._is_final(error)):
             return await self._end_failed(failed.code, error, failed)
         waits_for_operator = stuck and not isinstance(error, STORAGE_TROUBLE)
         pause_s = retry.longest_pause_s if waits_for_operator else retry.pause_s(max(attempt, 1))
         failed.note("process.retried", self._core.hooks, self._ids(), next_s=pause_s)
         await self._writes.park(self.now_ms() + round(pause_s * 1_000))
         return RunEnd.FAILED
+
+    def _is_final(self, error: BaseException) -> bool:
+        """Return whether another attempt cannot help."""
+        definition = self.definition
+        return (
+            isinstance(error, _FINAL)
+            or self._journal.is_recorded(error)
+            or (not definition.retry.programming_errors and is_programming_error(error, definition.function))
+        )
 
     def _ids(self) -> dict[str, str]:
         identity = self.record.registration.identity

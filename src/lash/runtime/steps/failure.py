@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from lash.errors import LashError
+from lash.errors import EffectMismatch, LashError
 
+_PROGRAMMING_ERRORS: Final = (AttributeError, NameError, ImportError, SyntaxError, EffectMismatch)
 _REASON_LENGTH: Final = 1_000
 _TRACE_LENGTH: Final = 8_000
 """How much of a traceback is stored and logged, in characters."""
@@ -46,6 +49,28 @@ def trace_of(error: BaseException) -> str:
     mark = "\n  ...\n"
     head, tail = text[: _TRACE_LENGTH // 4], text[-(_TRACE_LENGTH * 3 // 4 - len(mark)) :]
     return f"{head}{mark}{tail}"
+
+
+def is_programming_error(error: BaseException, handler: Callable[..., object]) -> bool:
+    """Return whether an error is one of the code: the same code raises it again, however often it is tried.
+
+    A TypeError is one if the handler itself raises it, or its call. Further inside, as in a library that got an
+    unexpected answer, it depends on data.
+    """
+    if isinstance(error, _PROGRAMMING_ERRORS):
+        return True
+    if not isinstance(error, TypeError):
+        return False
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    frames = [code for code in frames if not is_own_frame(code.co_filename)]
+    return not frames or frames[-1] is getattr(inspect.unwrap(_function(handler)), "__code__", None)
+
+
+def _function(handler: Callable[..., object]) -> Callable[..., object]:
+    """Return the function behind a partial or a bound method."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return getattr(handler, "__func__", handler)
 
 
 def is_own_frame(filename: str) -> bool:

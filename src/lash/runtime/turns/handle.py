@@ -11,6 +11,7 @@ from lash.base.ids import new_id
 from lash.errors import AttachmentNotFound, InvalidInput, SessionNotFound, TurnFailed, WaitTimedOut
 from lash.model.activity import Observed
 from lash.model.failure import traceback_in
+from lash.model.lease import ResourceKind
 from lash.model.queue import (
     AttachmentItem,
     Batch,
@@ -29,6 +30,7 @@ from lash.model.session.node import MessageEntry
 from lash.model.session.session import ActivePath
 from lash.model.session.usage import UsageEntry
 from lash.model.value import JSON
+from lash.runtime.no_worker import warn_without_worker
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.runtime.turns.branches import BranchPoint, again, alternatives, instead_of, switch
 from lash.runtime.turns.draft import State, cancelled_id, reply_id
@@ -152,9 +154,11 @@ class SessionHandle:
         with self._storage.session_waiter.awaiting_reply(self.session_id) as watch:
             # Outside the time limit: a caller that times out can rely on the message being queued.
             sent = await self._enqueue(draft)
+            awaited = f"the reply to {draft.source_key!r} in session {self.session_id!r}"
             try:
-                async with asyncio.timeout(timeout_s):
-                    return await self._await_reply(draft, sent, watch)
+                with warn_without_worker(self._storage, ResourceKind.SESSION, awaited):
+                    async with asyncio.timeout(timeout_s):
+                        return await self._await_reply(draft, sent, watch)
             except TimeoutError:
                 raise WaitTimedOut(None, f"reply to {draft.source_key!r}", timeout_s or 0) from None
 

@@ -29,6 +29,7 @@ from lash.runtime.definition import AgentDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Suspended
 from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
 from lash.runtime.hooks import TURN
+from lash.runtime.steps.failure import is_programming_error
 from lash.runtime.steps.journal import Journal, root_branch
 from lash.runtime.turns.branches import BranchPoint, branch_of
 from lash.runtime.turns.draft import TurnDraft
@@ -295,7 +296,11 @@ class TurnRun:
         if await self._core.is_outdated(error):
             return await self._give_back(TurnEnd.RELEASED, count_attempt=False)
         await self.lease.bridge("the end of the history", self._past.remember, self._scope(), self._fence)
-        hopeless = isinstance(error, InvalidInput) or self._require_journal().is_recorded(error)
+        hopeless = (
+            isinstance(error, InvalidInput)
+            or self._require_journal().is_recorded(error)
+            or (not agent.retry.programming_errors and is_programming_error(error, agent.function))
+        )
         # An unavailable or full database is not the fault of the message: such attempts do not count.
         counts = not isinstance(error, STORAGE_TROUBLE)
         attempt, most = self._failures + 1, agent.retry.max_attempts

@@ -1,0 +1,50 @@
+"""A warning for a caller that waits while no worker is there to do what it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from lash.errors import LashError
+from lash.model.lease import ResourceKind
+from lash.model.worker import Beat, WorkerStatus
+from lash.stores.storage import Storage
+
+_log: Final = logging.getLogger("lash")
+_PATIENCE_S: Final = 3.0
+"""How long a caller waits before the workers are looked at: longer than most replies take to begin."""
+
+
+@contextlib.contextmanager
+def warn_without_worker(storage: Storage, kind: ResourceKind, awaited: str) -> Iterator[None]:
+    """Surround a wait: log a warning, once, if it takes seconds and no worker runs what is awaited."""
+    loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
+    timer = loop.call_later(_PATIENCE_S, lambda: tasks.append(loop.create_task(_warn(storage, kind, awaited))))
+    try:
+        yield
+    finally:
+        timer.cancel()
+        for task in tasks:
+            task.cancel()
+
+
+async def _warn(storage: Storage, kind: ResourceKind, awaited: str) -> None:
+    # A storage that cannot be read is reported by the wait itself.
+    with contextlib.suppress(LashError):
+        active = [
+            each for each in await storage.workers.list() if each.status is WorkerStatus.ACTIVE and not each.is_late
+        ]
+        if not any(_is_able(each.beat, kind) for each in active):
+            _log.warning(
+                "no worker runs a %s on this storage; %s waits for one: start `lash worker module:app`, or open an "
+                "app without worker=False",
+                "turn" if kind is ResourceKind.SESSION else "process",
+                awaited,
+            )
+
+
+def _is_able(beat: Beat, kind: ResourceKind) -> bool:
+    return (beat.session_slots if kind is ResourceKind.SESSION else beat.process_slots) > 0
