@@ -19,7 +19,7 @@ class Retry(Value, frozen=True, kw_only=True):
     programming_errors: bool = False
     """Whether turns and processes are tried again after errors that the same code raises again.
 
-    These are AttributeError, NameError, ImportError, SyntaxError, EffectMismatch, and a TypeError in the handler itself.
+    They are AttributeError, NameError, ImportError, SyntaxError, EffectMismatch and TypeErrors of the handler itself.
     """
 
     def __post_init__(self) -> None:
