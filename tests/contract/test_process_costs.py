@@ -182,6 +182,8 @@ LISTS: Final[dict[str, Ask]] = {
     "by kind": _listing(kind="kind7"),
     "a later page by kind": lambda storage: _second_page(storage, ProcessFilter(kind="kind7")),
     "waiting": _listing(waiting=True),
+    "parked": _listing(parked=True),
+    "with states": lambda storage: storage.processes.list(with_state=True),
     "by status": _listing(status=ProcessStatus.FAILED),
     "by kind and status": _listing(kind="kind8", status=ProcessStatus.RUNNING),
     "nothing of that kind": _listing(kind="none"),

@@ -51,6 +51,7 @@ from lash.plan.process.grant import (
 )
 from lash.plan.process.lease import refuse_run
 from lash.plan.process.process import (
+    ListedProcessRow,
     ProcessRow,
     check_agent_scope,
     check_filter,
@@ -220,6 +221,7 @@ def test_a_grant_is_listed_with_its_process() -> None:
         ({"status": "running"}, "expected a ProcessFilter, got dict"),
         (ProcessFilter(status="running"), "status must be one of running, completed, failed, cancelled, abandoned"),  # type: ignore[arg-type]
         (ProcessFilter(waiting="yes"), "waiting must be true, false or None, not 'yes'"),  # type: ignore[arg-type]
+        (ProcessFilter(parked=1), "parked must be true, false or None, not 1"),  # type: ignore[arg-type]
         (ProcessFilter(kind="\0"), "kind contains a NUL"),
         (ProcessFilter(label="x" * 256), "label has 256 characters"),
         (ProcessFilter(originator_session_id=7), "originator_session_id must be text"),  # type: ignore[arg-type]
@@ -243,6 +245,7 @@ def test_filters_that_cannot_be_used_are_refused(wrong: object, message: str) ->
         ProcessFilter(
             status=ProcessStatus.RUNNING,
             waiting=False,
+            parked=False,
             kind="k",
             label="",
             definition={"v": 1},
@@ -257,6 +260,13 @@ def test_filters_that_cannot_be_used_are_refused(wrong: object, message: str) ->
 def test_usable_filters_are_returned(wanted: ProcessFilter) -> None:
     """A valid filter is returned unchanged."""
     assert check_filter(wanted) is wanted
+
+
+def test_what_is_parked_is_running() -> None:
+    """A filter for parked processes is read by the index of running ones, unless it names a status."""
+    assert check_filter(ProcessFilter(parked=True)) == ProcessFilter(parked=True, status=ProcessStatus.RUNNING)
+    for wanted in (ProcessFilter(parked=False), ProcessFilter(parked=True, status=ProcessStatus.FAILED)):
+        assert check_filter(wanted) is wanted
 
 
 def test_a_list_is_read_by_what_narrows_most() -> None:
@@ -285,7 +295,7 @@ def test_a_definition_is_asked_for_by_its_hash() -> None:
 
 def test_a_page_holds_what_was_asked_for_and_the_way_on() -> None:
     """One row more than the limit means that there is more; the cursor is behind the last row shown."""
-    rows = [replace(ROW, process_key=key) for key in (9, 8, 7)]
+    rows = [ListedProcessRow(**msgspec.structs.asdict(replace(ROW, process_key=key)), state=None) for key in (9, 8, 7)]
     shown = decode_process(ROW)
     assert decode_process_page(rows, 2) == ProcessPage(processes=(shown,) * 2, next_cursor=cursor("p1:8"))
     assert decode_process_page(rows, 1) == ProcessPage(processes=(shown,), next_cursor=cursor("p1:9"))

@@ -22,6 +22,7 @@ _COLUMNS: Final = (
     Column("PROCESS"),
     Column("LABEL", stretch=True),
     Column("STATUS", state=True),
+    Column("DUE", right=True),
     Column("EVENTS", right=True),
     Column("CREATED", right=True),
     Column("UPDATED", right=True),
@@ -31,10 +32,10 @@ _COLUMNS: Final = (
 _STATUSES: Final = ("running", "completed", "failed", "cancelled", "abandoned")
 
 
-@command("ps", "lash ps", "lash ps -a --label research", "lash ps --status failed --json")
+@command("ps", "lash ps", "lash ps -a --label research", "lash ps --waiting", "lash ps --status failed --json")
 @click.option("-a", "--all", "ended", is_flag=True, help="Show ended processes too.")
 @click.option("--status", type=click.Choice(_STATUSES), help="Show only processes of this status.")
-@click.option("--waiting", is_flag=True, help="Show only processes that wait for a signal.")
+@click.option("--waiting", is_flag=True, help="Show only processes that sleep, wait, or pause before a retry.")
 @click.option("--label", help="Show only processes with this label; for a durable function its name.")
 @click.option("--session", "session_id", metavar="SESSION", help="Show only processes that this session started.")
 @limited
@@ -48,12 +49,16 @@ async def ps(
     limit: int,
     everything: bool,  # noqa: FBT001 (click's)
 ) -> None:
-    """List processes, the newest first; by default only running ones."""
+    """List processes, the newest first; by default without ended ones.
+
+    STATUS is running, ready (for a free worker), sleeping, waiting, retrying or cancelling. DUE is when a parked
+    process runs at the latest. REASON is why a process failed, was cancelled or was abandoned.
+    """
     from lash.model.process.process import ProcessFilter, ProcessStatus
 
     wanted = ProcessFilter(
         status=ProcessStatus(status) if status else None if ended else ProcessStatus.RUNNING,
-        waiting=True if waiting else None,
+        parked=True if waiting else None,
         label=label,
         originator_session_id=session_id,
     )
@@ -64,7 +69,7 @@ async def ps(
 
 def process_pages(storage: Storage, wanted: ProcessFilter) -> pages.Fetch[ProcessRecord]:
     async def fetch(limit: int, cursor: str | None) -> tuple[tuple[ProcessRecord, ...], str | None]:
-        page = await storage.processes.list(wanted, limit=limit, cursor=cursor)
+        page = await storage.processes.list(wanted, with_state=True, limit=limit, cursor=cursor)
         return page.processes, page.next_cursor
 
     return fetch
@@ -82,7 +87,8 @@ def _row(record: ProcessRecord) -> tuple[str, ...]:
     return (
         record.process_id,
         "" if identity is None else identity.label or identity.kind,
-        _state(record),
+        _status(record),
+        "-" if record.state is None else age(record.state.due_at_ms),
         str(record.last_sequence),
         age(record.created_at_ms),
         age(record.updated_at_ms),
@@ -91,13 +97,13 @@ def _row(record: ProcessRecord) -> tuple[str, ...]:
     )
 
 
-def _state(record: ProcessRecord) -> str:
-    if record.is_terminal:
+def _status(record: ProcessRecord) -> str:
+    state = record.state
+    if state is None:
         return record.status.value
     if record.projection.cancel_requested:
         return "cancelling"
-    wait = record.projection.wait
-    return "running" if wait is None else f"waiting for {wait.name} #{wait.ordinal}"
+    return state.phase.value if state.waits_for is None else f"waiting for {state.waits_for}"
 
 
 @command(

@@ -120,8 +120,10 @@ from lash.model.process.process import ProcessIdentity as ProcessIdentity
 from lash.model.process.process import ProcessInput as ProcessInput
 from lash.model.process.process import ProcessLeaseOutcome as ProcessLeaseOutcome
 from lash.model.process.process import ProcessPage as ProcessPage
+from lash.model.process.process import ProcessPhase as ProcessPhase
 from lash.model.process.process import ProcessRecord as ProcessRecord
 from lash.model.process.process import ProcessRefused as ProcessRefused
+from lash.model.process.process import ProcessState as ProcessState
 from lash.model.process.process import ProcessStatus as ProcessStatus
 from lash.model.process.process import Projection as Projection
 from lash.model.process.process import Provenance as Provenance

@@ -209,13 +209,18 @@ TIMED_OUT: Final = encode_resolution(TimedOut())
 """The stored resolution of a wait whose deadline passed."""
 
 
+def decode_identity(text: str, what: str) -> WaitIdentity:
+    """Return the identity of a stored text, or raise CorruptData."""
+    return decode(text, _IdentityBox, what).identity
+
+
 def decode_wait(row: WaitRow) -> WaitRecord:
     """Return the wait that the row means."""
     what = f"wait {row.key_id}"
     return WaitRecord(
         key_id=row.key_id,
         scope=decode(row.scope, _ScopeBox, what).scope,
-        identity=decode(row.identity, _IdentityBox, what).identity,
+        identity=decode_identity(row.identity, what),
         deadline_ms=row.deadline_ms,
         resolution=None if row.resolution is None else decode_resolution(row.resolution),
         created_at_ms=row.created_at_ms,

@@ -86,14 +86,19 @@ class Processes:
         return None if row is None else decode_process(row)
 
     async def list(
-        self, wanted: ProcessFilter = ProcessFilter(), *, limit: int = 100, cursor: str | None = None
+        self,
+        wanted: ProcessFilter = ProcessFilter(),
+        *,
+        with_state: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
     ) -> ProcessPage:
-        check_filter(wanted)
-        size = check_limit(limit)
+        fits, size = check_filter(wanted), check_limit(limit)
         page = ProcessPageQuery(
-            query=_PAGES[leading_filter(wanted)],
-            filter=wanted,
-            definition_hash=wanted_definition(wanted),
+            query=_PAGES[leading_filter(fits)],
+            filter=fits,
+            with_state=with_state,
+            definition_hash=wanted_definition(fits),
             before=decode_process_cursor(cursor),
             limit=size + 1,
         )

@@ -202,8 +202,38 @@ class Projection(Value, frozen=True, kw_only=True):
     abandon_requested: bool = False
 
 
+class ProcessPhase(enum.StrEnum):
+    """What a process that has not ended does at the moment."""
+
+    RUNNING = "running"
+    """A worker holds its lease. An external process is always running."""
+    READY = "ready"
+    """It runs as soon as a worker has a free slot."""
+    SLEEPING = "sleeping"
+    """It is parked until a time."""
+    WAITING = "waiting"
+    """It is parked until a signal, the resolution of a wait, or the end of a child."""
+    RETRYING = "retrying"
+    """An attempt failed, and it is parked until the next one."""
+
+
+class ProcessState(Value, frozen=True, kw_only=True):
+    """The phase of a process, derived from its lease, its waits and its steps when it is read.
+
+    ``due_at_ms`` is when a parked process runs at the latest; None if only what it waits for makes it run.
+    ``waits_for`` describes what a waiting process waits for, such as ``signal approve``; None if that is unknown.
+    """
+
+    phase: ProcessPhase
+    due_at_ms: int | None = None
+    waits_for: str | None = None
+
+
 class ProcessRecord(Value, frozen=True, kw_only=True):
-    """A process at one moment. ``last_sequence`` is the number of events in its log."""
+    """A process at one moment. ``last_sequence`` is the number of events in its log.
+
+    ``state`` is None unless a list was asked for it, and for a process that has ended.
+    """
 
     process_id: str
     registration_hash: str
@@ -213,6 +243,7 @@ class ProcessRecord(Value, frozen=True, kw_only=True):
     last_sequence: Count
     created_at_ms: int
     updated_at_ms: int
+    state: ProcessState | None = None
 
     @property
     def status(self) -> ProcessStatus:
@@ -231,10 +262,14 @@ class Registered(Value, frozen=True, kw_only=True):
 
 
 class ProcessFilter(Value, frozen=True, kw_only=True):
-    """Which processes a list returns. A field that is not set matches every process."""
+    """Which processes a list returns. A field that is not set matches every process.
+
+    ``waiting`` is true for a process that waits for a signal, ``parked`` for one that sleeps, waits or retries.
+    """
 
     status: ProcessStatus | None = None
     waiting: bool | None = None
+    parked: bool | None = None
     kind: str | None = None
     label: str | None = None
     definition: JSON | msgspec.UnsetType = msgspec.UNSET

@@ -39,6 +39,7 @@ from lash.model.process.process import (
 from lash.model.value import JSON
 from lash.plan.process.event import CORE_NAMES, encode_projection
 from lash.plan.process.schema import check_schema
+from lash.plan.process.state import process_state
 from lash.plan.sealed import PROJECTION, REGISTRATION
 from lash.plan.trigger.selector import check_selector
 from lash.plan.work import is_runnable, parent_of
@@ -59,6 +60,12 @@ class ProcessRow(msgspec.Struct, frozen=True, array_like=True):
     last_sequence: int
     created_at_ms: int
     updated_at_ms: int
+
+
+class ListedProcessRow(ProcessRow, frozen=True, array_like=True):
+    """A process of a list; ``state`` is JSON of `lash.plan.process.state.StateFacts`, None if it was not asked for."""
+
+    state: str | None
 
 
 class PrunableProcessRow(msgspec.Struct, frozen=True, array_like=True):
@@ -96,6 +103,7 @@ class ProcessPageQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     query: str
     filter: ProcessFilter
+    with_state: bool
     definition_hash: str | None
     before: int | None
     limit: int
@@ -192,13 +200,15 @@ def check_agent_scope(what: str, scope: object) -> AgentScope:
 
 
 def check_filter(wanted: object) -> ProcessFilter:
-    """Return the filter, or raise InvalidInput."""
+    """Return the filter with all that follows from it, or raise InvalidInput."""
     if not isinstance(wanted, ProcessFilter):
         raise InvalidInput(f"expected a ProcessFilter, got {type(wanted).__name__}")
     if wanted.status is not None and not isinstance(wanted.status, ProcessStatus):
         raise InvalidInput(f"status must be one of {', '.join(ProcessStatus)}, not {wanted.status!r:.80}")
-    if wanted.waiting is not None and not isinstance(wanted.waiting, bool):
-        raise InvalidInput(f"waiting must be true, false or None, not {wanted.waiting!r:.80}")
+    for name in ("waiting", "parked"):
+        flag = getattr(wanted, name)
+        if flag is not None and not isinstance(flag, bool):
+            raise InvalidInput(f"{name} must be true, false or None, not {flag!r:.80}")
     for name in ("kind", "label", "originator_session_id", "wake_session_id"):
         text = getattr(wanted, name)
         if text is not None:
@@ -208,6 +218,9 @@ def check_filter(wanted: object) -> ProcessFilter:
         if moment is not None:
             check_integer(name, moment)
     encode(wanted, ProcessFilter, "filter")
+    if wanted.parked and wanted.status is None:
+        # What has ended is not parked, and running processes have an index.
+        return msgspec.structs.replace(wanted, status=ProcessStatus.RUNNING)
     return wanted
 
 
@@ -232,14 +245,21 @@ def wanted_definition(wanted: ProcessFilter) -> str | None:
     return definition_hash(wanted.definition) or NO_DEFINITION
 
 
-def decode_process_page(rows: Sequence[ProcessRow], limit: int) -> ProcessPage:
+def decode_process_page(rows: Sequence[ListedProcessRow], limit: int) -> ProcessPage:
     """Return the page; one row more than the limit means that there is a next page."""
     shown = rows[:limit]
     more = len(rows) > limit
     return ProcessPage(
-        processes=tuple(decode_process(row) for row in shown),
+        processes=tuple(_decode_listed(row) for row in shown),
         next_cursor=encode_process_cursor(shown[-1].process_key) if more else None,
     )
+
+
+def _decode_listed(row: ListedProcessRow) -> ProcessRecord:
+    record = decode_process(row)
+    if row.state is None:
+        return record
+    return msgspec.structs.replace(record, state=process_state(row.state, record))
 
 
 def encode_process_cursor(process_key: int) -> str:

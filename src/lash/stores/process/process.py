@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from lash.plan.lease import DecideRenewal, LeaseRow
     from lash.plan.process.change import ChangeCursor
     from lash.plan.process.lease import RunClaim
-    from lash.plan.process.process import EncodedRegistration, ProcessPageQuery, ProcessRow, RegisteredRow
+    from lash.plan.process.process import (
+        EncodedRegistration,
+        ListedProcessRow,
+        ProcessPageQuery,
+        ProcessRow,
+        RegisteredRow,
+    )
 
 
 class ProcessStore(Protocol):
@@ -45,8 +51,18 @@ class ProcessStore(Protocol):
         """Return the record; None if the process was never registered or was pruned."""
         ...
 
-    async def list(self, wanted: ProcessFilter = ..., *, limit: int = 100, cursor: str | None = None) -> ProcessPage:
-        """Return processes that match the filter, the newest first. Pages do not overlap."""
+    async def list(
+        self,
+        wanted: ProcessFilter = ...,
+        *,
+        with_state: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ProcessPage:
+        """Return processes that match the filter, the newest first. Pages do not overlap.
+
+        ``with_state`` brings the `ProcessState` of each in the same read.
+        """
         ...
 
     async def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
@@ -184,7 +200,7 @@ class ProcessRows(Protocol):
 
     async def row(self, process_id: str) -> ProcessRow | None: ...
 
-    async def page(self, wanted: ProcessPageQuery) -> list[ProcessRow]:
+    async def page(self, wanted: ProcessPageQuery) -> list[ListedProcessRow]:
         """Return at most ``wanted.limit`` processes, the newest first."""
         ...
 

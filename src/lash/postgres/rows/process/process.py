@@ -13,6 +13,7 @@ from lash.plan.process.change import START, ChangeCursor
 from lash.plan.process.process import (
     NEW_PROJECTION,
     EncodedRegistration,
+    ListedProcessRow,
     ProcessPageQuery,
     ProcessRow,
     RegisteredRow,
@@ -49,15 +50,15 @@ class PostgresProcessRows:
     async def row(self, process_id: str) -> ProcessRow | None:
         return await _row(self._database, self._cache, process_id)
 
-    async def page(self, wanted: ProcessPageQuery) -> list[ProcessRow]:
+    async def page(self, wanted: ProcessPageQuery) -> list[ListedProcessRow]:
         fits = wanted.filter
         return await self._database.read_all(
-            ProcessRow,
+            ListedProcessRow,
             wanted.query,
             *(wanted.before, wanted.limit),
             *(wanted.definition_hash, fits.wake_session_id, fits.originator_session_id),
             *(fits.label, fits.kind, fits.waiting, None if fits.status is None else fits.status.value),
-            *(fits.created_after_ms, fits.created_before_ms),
+            *(fits.created_after_ms, fits.created_before_ms, fits.parked, wanted.with_state),
         )
 
     async def runnable(self, limit: int, after: str) -> list[ProcessRow]:

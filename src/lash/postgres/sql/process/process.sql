@@ -4,6 +4,37 @@ SELECT
     p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
     p.last_sequence, p.created_at_ms, p.updated_at_ms
 
+-- fragment: process_state
+-- The facts about the state of a process of a list: one array of JSON, NULL unless they are wanted.
+-- A failure is followed by a pause; a later sleep has a step of its own that is due at the same time.
+    , CASE WHEN $13::boolean AND p.status = 'running' THEN (
+        SELECT json_build_array(
+            clock.now_ms, (l.token IS NOT NULL AND l.expires_at_ms > clock.now_ms)::integer, l.runnable::integer,
+            l.ready_at_ms,
+            (
+                SELECT w.identity
+                FROM :"schema".lash_waits AS w
+                WHERE w.process_key = p.process_key AND w.resolution IS NULL
+                ORDER BY w.created_at_ms, w.key_id
+                LIMIT 1
+            ),
+            (
+                l.ready_at_ms IS NOT NULL
+                AND EXISTS (
+                    SELECT 1 FROM :"schema".lash_process_events AS e
+                    WHERE e.process_key = p.process_key AND e.sequence = p.last_sequence
+                        AND e.event_type = 'process.attempt_failed'
+                )
+                AND NOT EXISTS (
+                    SELECT 1 FROM :"schema".lash_effects AS e
+                    WHERE e.process_key = p.process_key AND e.due_at_ms = l.ready_at_ms
+                )
+            )::integer
+        )::text
+        FROM :"schema".lash_process_leases AS l, (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
+        WHERE l.process_key = p.process_key
+    ) END
+
 -- fragment: process_filters
 -- The filters of a list, in a form that the planner chooses no index for.
     AND CASE
@@ -13,6 +44,11 @@ SELECT
             AND ($6::text IS NULL OR p.label = $6::text)
             AND ($7::text IS NULL OR p.kind = $7::text)
             AND ($8::boolean IS NULL OR p.waiting = $8::boolean)
+            AND ($12::boolean IS NULL OR $12::boolean = EXISTS (
+                SELECT 1 FROM :"schema".lash_process_leases AS l
+                WHERE l.process_key = p.process_key AND l.runnable AND l.token IS NULL
+                    AND (l.ready_at_ms IS NULL OR l.ready_at_ms > :"schema".lash_now_ms())
+            ))
             AND ($9::text IS NULL OR p.status = $9::text)
             AND ($10::bigint IS NULL OR p.created_at_ms > $10::bigint)
             AND ($11::bigint IS NULL OR p.created_at_ms < $11::bigint)
@@ -130,6 +166,7 @@ SELECT EXISTS (SELECT 1 FROM :"schema".lash_process_tombstones WHERE process_id 
 -- Processes that match the given filters, the newest first. CASE keeps the planner from estimating how many match; it
 -- would assume almost none.
 -- include: process_columns
+-- include: process_state
 FROM :"schema".lash_processes AS p
 WHERE p.process_key < coalesce($1::bigint, 9223372036854775807)
 -- include: process_filters
@@ -140,6 +177,7 @@ LIMIT $2::bigint;
 -- process_page_all, read by definition. A range and an order over two columns leave no other index to choose, however
 -- common the planner estimates the definition to be.
 -- include: process_columns
+-- include: process_state
 FROM :"schema".lash_processes AS p
 WHERE (p.definition_hash, p.process_key) < ($3::text, coalesce($1::bigint, 9223372036854775807))
     AND p.definition_hash >= $3::text
@@ -150,6 +188,7 @@ LIMIT $2::bigint;
 -- name: process_page_wake
 -- process_page_all, read by the session to wake.
 -- include: process_columns
+-- include: process_state
 FROM :"schema".lash_processes AS p
 WHERE (p.wake_session_id, p.process_key) < ($4::text, coalesce($1::bigint, 9223372036854775807))
     AND p.wake_session_id >= $4::text
@@ -160,6 +199,7 @@ LIMIT $2::bigint;
 -- name: process_page_originator
 -- process_page_all, read by the session that started them.
 -- include: process_columns
+-- include: process_state
 FROM :"schema".lash_processes AS p
 WHERE (p.originator_session_id, p.process_key) < ($5::text, coalesce($1::bigint, 9223372036854775807))
     AND p.originator_session_id >= $5::text
@@ -170,6 +210,7 @@ LIMIT $2::bigint;
 -- name: process_page_label
 -- process_page_all, read by label.
 -- include: process_columns
+-- include: process_state
 FROM :"schema".lash_processes AS p
 WHERE (p.label, p.process_key) < ($6::text, coalesce($1::bigint, 9223372036854775807))
     AND p.label >= $6::text
@@ -180,6 +221,7 @@ LIMIT $2::bigint;
 -- name: process_page_kind
 -- process_page_all, read by kind.
 -- include: process_columns
+-- include: process_state
 FROM :"schema".lash_processes AS p
 WHERE (p.kind, p.process_key) < ($7::text, coalesce($1::bigint, 9223372036854775807))
     AND p.kind >= $7::text
@@ -190,6 +232,7 @@ LIMIT $2::bigint;
 -- name: process_page_waiting
 -- process_page_all, read by the waiting flag.
 -- include: process_columns
+-- include: process_state
 FROM :"schema".lash_processes AS p
 WHERE p.waiting
     AND p.process_key < coalesce($1::bigint, 9223372036854775807)
@@ -200,6 +243,7 @@ LIMIT $2::bigint;
 -- name: process_page_status
 -- process_page_all, read by status.
 -- include: process_columns
+-- include: process_state
 FROM :"schema".lash_processes AS p
 WHERE (p.status, p.process_key) < ($9::text, coalesce($1::bigint, 9223372036854775807))
     AND p.status >= $9::text

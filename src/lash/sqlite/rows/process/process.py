@@ -10,6 +10,7 @@ from lash.plan.process.change import ChangeCursor
 from lash.plan.process.process import (
     NEW_PROJECTION,
     EncodedRegistration,
+    ListedProcessRow,
     ProcessPageQuery,
     ProcessRow,
     PrunableProcessRow,
@@ -34,12 +35,12 @@ class SQLiteProcessRows:
     async def row(self, process_id: str) -> ProcessRow | None:
         return self._database.read(lambda reader: reader.one(ProcessRow, "process_row", process_id=process_id))
 
-    async def page(self, wanted: ProcessPageQuery) -> list[ProcessRow]:
+    async def page(self, wanted: ProcessPageQuery) -> list[ListedProcessRow]:
         fits = wanted.filter
 
-        def body(reader: Reader) -> list[ProcessRow]:
+        def body(reader: Reader) -> list[ListedProcessRow]:
             return reader.all(
-                ProcessRow,
+                ListedProcessRow,
                 wanted.query,
                 definition_hash=wanted.definition_hash,
                 wake_session_id=fits.wake_session_id,
@@ -47,6 +48,9 @@ class SQLiteProcessRows:
                 label=fits.label,
                 kind=fits.kind,
                 waiting=None if fits.waiting is None else int(fits.waiting),
+                parked=None if fits.parked is None else int(fits.parked),
+                with_state=int(wanted.with_state),
+                now_ms=reader.now_ms,
                 status=None if fits.status is None else fits.status.value,
                 created_after_ms=fits.created_after_ms,
                 created_before_ms=fits.created_before_ms,

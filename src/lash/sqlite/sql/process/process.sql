@@ -4,6 +4,34 @@ SELECT
     p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
     p.last_sequence, p.created_at_ms, p.updated_at_ms
 
+-- fragment: process_state
+-- The facts about the state of a process of a list: one array of JSON, NULL unless they are wanted.
+-- A failure is followed by a pause; a later sleep has a step of its own that is due at the same time.
+    , CASE WHEN :with_state AND p.status = 'running' THEN (
+        SELECT json_array(
+            :now_ms, l.token IS NOT NULL AND l.expires_at_ms > :now_ms, l.runnable, l.ready_at_ms,
+            (
+                SELECT w.identity
+                FROM lash_waits AS w INDEXED BY lash_waits_process
+                WHERE w.process_key = p.process_key AND w.resolution IS NULL
+                ORDER BY w.created_at_ms, w.key_id
+                LIMIT 1
+            ),
+            l.ready_at_ms IS NOT NULL
+            AND EXISTS (
+                SELECT 1 FROM lash_process_events AS e
+                WHERE e.process_key = p.process_key AND e.sequence = p.last_sequence
+                    AND e.event_type = 'process.attempt_failed'
+            )
+            AND NOT EXISTS (
+                SELECT 1 FROM lash_effects AS e INDEXED BY lash_effects_process
+                WHERE e.process_key = p.process_key AND e.due_at_ms = l.ready_at_ms
+            )
+        )
+        FROM lash_process_leases AS l
+        WHERE l.process_key = p.process_key
+    ) END
+
 -- fragment: process_filters
 -- The filters of a list, with its order and limit.
     AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
@@ -12,6 +40,11 @@ SELECT
     AND (:label IS NULL OR p.label = :label)
     AND (:kind IS NULL OR p.kind = :kind)
     AND (:waiting IS NULL OR p.waiting = :waiting)
+    AND (:parked IS NULL OR :parked = EXISTS (
+        SELECT 1 FROM lash_process_leases AS l
+        WHERE l.process_key = p.process_key AND l.runnable AND l.token IS NULL
+            AND (l.ready_at_ms IS NULL OR l.ready_at_ms > :now_ms)
+    ))
     AND (:status IS NULL OR p.status = :status)
     AND (:created_after_ms IS NULL OR p.created_at_ms > :created_after_ms)
     AND (:created_before_ms IS NULL OR p.created_at_ms < :created_before_ms)
@@ -131,6 +164,7 @@ WHERE NOT EXISTS (SELECT 1 FROM oldest AS y WHERE y.occurred_at_ms >= :before_ms
 -- name: process_page_all
 -- Processes that match the given filters, the newest first.
 -- include: process_columns
+-- include: process_state
 FROM lash_processes AS p
 WHERE p.process_key < COALESCE(:before, 9223372036854775807)
 -- include: process_filters
@@ -138,6 +172,7 @@ WHERE p.process_key < COALESCE(:before, 9223372036854775807)
 -- name: process_page_definition
 -- process_page_all, read by definition.
 -- include: process_columns
+-- include: process_state
 FROM lash_processes AS p INDEXED BY lash_processes_definition
 WHERE p.definition_hash = :definition_hash
     AND p.process_key < COALESCE(:before, 9223372036854775807)
@@ -146,6 +181,7 @@ WHERE p.definition_hash = :definition_hash
 -- name: process_page_wake
 -- process_page_all, read by the session to wake.
 -- include: process_columns
+-- include: process_state
 FROM lash_processes AS p INDEXED BY lash_processes_wake
 WHERE p.wake_session_id = :wake_session_id
     AND p.process_key < COALESCE(:before, 9223372036854775807)
@@ -154,6 +190,7 @@ WHERE p.wake_session_id = :wake_session_id
 -- name: process_page_originator
 -- process_page_all, read by the session that started them.
 -- include: process_columns
+-- include: process_state
 FROM lash_processes AS p INDEXED BY lash_processes_originator
 WHERE p.originator_session_id = :originator_session_id
     AND p.process_key < COALESCE(:before, 9223372036854775807)
@@ -162,6 +199,7 @@ WHERE p.originator_session_id = :originator_session_id
 -- name: process_page_label
 -- process_page_all, read by label.
 -- include: process_columns
+-- include: process_state
 FROM lash_processes AS p INDEXED BY lash_processes_label
 WHERE p.label = :label
     AND p.process_key < COALESCE(:before, 9223372036854775807)
@@ -170,6 +208,7 @@ WHERE p.label = :label
 -- name: process_page_kind
 -- process_page_all, read by kind.
 -- include: process_columns
+-- include: process_state
 FROM lash_processes AS p INDEXED BY lash_processes_kind
 WHERE p.kind = :kind
     AND p.process_key < COALESCE(:before, 9223372036854775807)
@@ -178,6 +217,7 @@ WHERE p.kind = :kind
 -- name: process_page_waiting
 -- process_page_all, read by the waiting flag.
 -- include: process_columns
+-- include: process_state
 FROM lash_processes AS p INDEXED BY lash_processes_waiting
 WHERE p.waiting = 1
     AND p.process_key < COALESCE(:before, 9223372036854775807)
@@ -186,6 +226,7 @@ WHERE p.waiting = 1
 -- name: process_page_status
 -- process_page_all, read by status.
 -- include: process_columns
+-- include: process_state
 FROM lash_processes AS p INDEXED BY lash_processes_status
 WHERE p.status = :status
     AND p.process_key < COALESCE(:before, 9223372036854775807)
