@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -19,9 +19,11 @@ class Notes(lash.Hook):
 
     def __init__(self) -> None:
         self.kinds: list[str] = []
+        self.attributes: dict[str, Attributes] = {}
 
     def note(self, kind: str, attributes: Attributes) -> None:
         self.kinds.append(kind)
+        self.attributes[kind] = attributes
 
 
 async def hello(turn: lash.Turn) -> str:
@@ -114,6 +116,88 @@ async def test_one_name_is_one_definition(backend_url: str) -> None:
     with pytest.raises(lash.ConfigError, match="another name or version"):
         app.process(name="double")(other)
     app.process(name="double", version="2")(other)
+
+
+def _cell(source: str, **names: object) -> None:
+    """Execute a notebook cell: module-level code of ``__main__``."""
+    exec(source, {"__name__": "__main__", "lash": lash, **names})
+
+
+async def test_a_cell_that_is_run_again_replaces_its_definitions(backend_url: str) -> None:
+    """A function of the same module and name takes the place of the earlier one, also while the app runs."""
+    app = lash.App(backend_url, options=FAST)
+    source = """
+@app.agent
+async def greeter(turn):
+    return "WORD " + turn.text
+
+@app.process
+async def count(ctx):
+    return "WORD"
+"""
+    async with app:
+        for word in ("hello", "welcome"):
+            _cell(source.replace("WORD", word), app=app)
+            assert await app.session(word, agent="greeter").ask("you", timeout_s=30) == f"{word} you"
+
+
+def test_functions_that_only_share_their_name_are_refused() -> None:
+    """Functions of another module, or made by a call, do not replace each other: one of them would never run."""
+    app = lash.App("sqlite://")
+    app.agent(hello)
+    with pytest.raises(lash.ConfigError, match="agent 'hello' is declared twice"):
+        _cell("@app.agent\nasync def hello(turn): ...", app=app)
+
+    def made(word: str) -> Callable[[lash.Turn], Awaitable[str]]:
+        async def reply(turn: lash.Turn) -> str:
+            return word
+
+        return reply
+
+    app.agent(made("a"))
+    with pytest.raises(lash.ConfigError, match="agent 'reply' is declared twice"):
+        app.agent(made("b"))
+
+
+async def test_a_definition_is_called_like_its_function() -> None:
+    """Agents and processes can be tested as plain functions, and an agent can pass its turn on to another one."""
+    app = lash.App("sqlite://", worker=False)
+    doubled = app.process(double)
+
+    @app.agent
+    async def shout(turn: lash.Turn) -> str:
+        return str(await expert(turn)).upper()
+
+    expert = app.agent(hello)
+    assert await doubled(None, 21) == 42
+    assert await doubled(None, number=4) == 8
+    async with app:
+        await app.session("s", agent=shout).send("you")
+        await app.drain()
+        assert [lash.text_of(each) for each in await app.session("s").messages()] == ["you", "HELLO YOU"]
+
+
+async def test_a_stop_reports_what_it_waits_for(backend_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a moment of silence, the log names the sessions and processes that still run, and the grace time."""
+    monkeypatch.setattr("lash.runtime.worker.worker._SILENT_S", 0.01)
+    notes = Notes()
+    app = lash.App(backend_url, options=FAST, hooks=[notes])
+    running, go = asyncio.Event(), asyncio.Event()
+
+    @app.agent
+    async def busy(turn: lash.Turn) -> str:
+        running.set()
+        await go.wait()
+        return "done"
+
+    async with app:
+        await app.session("chat", agent=busy).send("go")
+        await running.wait()
+        stopping = asyncio.create_task(app.stop())
+        await until(lambda: "worker.stopping" in notes.kinds)
+        go.set()
+        await stopping
+    assert notes.attributes["worker.stopping"] == {"sessions": "chat", "processes": "", "grace_s": 30}
 
 
 async def test_what_finishes_may_use_the_app_until_it_has(backend_url: str) -> None:

@@ -204,11 +204,29 @@ async def test_wrong_declarations_are_refused_at_once(stage: Stage) -> None:
         app.on("x", process, inputs={"text": {1, 2}})
 
 
-async def test_a_line_that_never_ticks_is_told_at_the_start(stage: Stage) -> None:
-    """A wrong cron line fails the start with its reason, and the app can be fixed and started."""
-    app = stage.app()
-    app.cron("61 * * * *", app.process(say))
-    with pytest.raises(lash.InvalidInput, match="61"):
-        await app.open()
-    with pytest.raises(lash.ConfigError, match="not open"):
-        app.session("s")
+@pytest.mark.parametrize(
+    ("line", "time_zone", "reason"),
+    [
+        ("61 * * * *", "UTC", "61"),
+        ("bad line", "UTC", "bad line"),
+        ("0 0 30 2 *", "UTC", "day-of-month"),
+        ("* * * * *", "Mars/Base", "Mars/Base"),
+    ],
+)
+def test_a_wrong_schedule_is_refused_where_it_is_declared(line: str, time_zone: str, reason: str) -> None:
+    """A cron line that cannot be parsed or never ticks, and an unknown time zone, raise at the declaration."""
+    app = lash.App("sqlite://")
+    with pytest.raises(lash.ConfigError, match=reason):
+        app.cron(line, app.process(say), time_zone=time_zone)
+
+
+def test_a_process_gets_every_argument_that_it_needs() -> None:
+    """A declaration without a required argument is refused: each tick would start a process that fails."""
+    app = lash.App("sqlite://")
+    process = app.process(greet)
+    with pytest.raises(lash.ConfigError, match=r"process 'greet' needs argument 'name'; add it to inputs="):
+        app.cron("* * * * *", process)
+    with pytest.raises(lash.ConfigError, match="needs argument 'name'"):
+        app.on("x", process, inputs={})
+    app.cron("* * * * *", process, inputs={"name": "Ada"})
+    app.on("x", process)

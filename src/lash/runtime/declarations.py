@@ -7,7 +7,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
 
 from lash.errors import ConfigError
 from lash.runtime.core import Definitions
-from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition
+from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition, is_redeclared
 from lash.runtime.policy import PROCESS_RETRY, TURN_RETRY, Retry
 from lash.runtime.processes.context import Context
 from lash.runtime.trigger import DeclaredTrigger, DeclaredTriggers, cron_trigger, event_trigger
@@ -50,7 +50,11 @@ class Declarations:
         retry: Retry = TURN_RETRY,
         timeout_s: float | None = None,
     ) -> Any:
-        """Declare the function that answers sessions; it takes a turn and returns the reply."""
+        """Declare the function that answers sessions; it takes a turn and returns the reply.
+
+        A function of the same module and name takes the place of the earlier one, as in a notebook cell that is run
+        again.
+        """
 
         def declare(given: Callable[[Turn], Awaitable[object]]) -> AgentDefinition:
             definition = AgentDefinition(given, name or _name(given), retry=retry, timeout_s=timeout_s)
@@ -159,14 +163,14 @@ class Declarations:
 
     def _add_agent(self, definition: AgentDefinition) -> None:
         known = self._definitions.agents.get(definition.name)
-        if known is not None and known.function is not definition.function:
+        if known is not None and not is_redeclared(known.function, definition.function):
             raise ConfigError(f"agent {definition.name!r} is declared twice; rename one of them")
         self._definitions.agents[definition.name] = definition
 
     def _add_process(self, definition: ProcessDefinition[Any, Any]) -> None:
         key = (definition.name, definition.version)
         known = self._definitions.processes.get(key)
-        if known is not None and known.function is not definition.function:
+        if known is not None and not is_redeclared(known.function, definition.function):
             raise ConfigError(
                 f"there is a process {definition.name!r} of version {definition.version!r} already; give one of "
                 "them another name or version"

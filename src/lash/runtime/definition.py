@@ -36,6 +36,10 @@ class AgentDefinition:
     def __repr__(self) -> str:
         return f"<agent {self.name}>"
 
+    def __call__(self, turn: object, /) -> Awaitable[object]:
+        """Call the function itself, for example in a unit test or from another agent's turn."""
+        return self.function(turn)
+
 
 class ProcessDefinition(Generic[P, R]):
     """A durable function: it is run again from its records until it ends, on any worker."""
@@ -60,6 +64,10 @@ class ProcessDefinition(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<process {self.name}, version {self.version}>"
 
+    def __call__(self, context: object, /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
+        """Call the function itself, for example in a unit test; nothing is registered."""
+        return self.function(context, *args, **kwargs)
+
     def signal_type(self, name: str) -> object:
         """Return the declared type of a signal's payload, or UNTYPED."""
         shape = self.signals.get(name, UNTYPED)
@@ -73,6 +81,16 @@ class ProcessDefinition(Generic[P, R]):
         )
         wake = EventType(name=WAKE, semantics=EventSemantics(wake=WakeSpec(input=Pointer(path="/text"))))
         return (wake, *typed, *(() if self.signals else (EventType(name=SIGNAL_PREFIX + "*"),)))
+
+
+def is_redeclared(known: Callable[..., object], given: Callable[..., object]) -> bool:
+    """Return whether a function is the same, or takes the place of another: a notebook cell was run again."""
+    if known is given:
+        return True
+    place = (given.__module__, given.__qualname__) if inspect.isfunction(given) else None
+    # Each call of an outer function makes another inner one, with other values in its closure.
+    at_top = place is not None and "<locals>" not in place[1]
+    return at_top and inspect.isfunction(known) and (known.__module__, known.__qualname__) == place
 
 
 def agent_name(agent: object) -> str | None:

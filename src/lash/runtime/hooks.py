@@ -70,8 +70,9 @@ class Hook:
         ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a session by a newer version),
         ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database), ``storage.back``,
         ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not), ``worker.draining`` (it takes
-        nothing new, and stops when nothing runs) and ``worker.outdated`` (it stops, because the storage was migrated
-        past its version). More kinds may be added.
+        nothing new, and stops when nothing runs), ``worker.stopping`` (it waits for sessions and processes, up to the
+        grace time) and ``worker.outdated`` (it stops, because the storage was migrated past its version). More kinds
+        may be added.
 
         ``turn.retried``, ``turn.buried``, ``process.retried`` and ``process.failed`` have the name of the agent or the
         process, its ids, ``attempt``, ``max_attempts``, ``counts`` (False for an attempt that is not counted),
@@ -106,6 +107,7 @@ class LoggingHook(Hook):
             "worker.trouble",
             "worker.failed",
             "worker.outdated",
+            "worker.stopping",
         }
     )
 

@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lash.errors import ConfigError, Conflict, ScheduleConflict, TriggerConflict
+from lash.errors import ConfigError, Conflict, InvalidInput, ScheduleConflict, TriggerConflict
 from lash.model.process.process import HOST
 from lash.model.trigger.schedule import CRON_SOURCE_TYPE, CatchUp, ScheduleDraft
 from lash.model.trigger.trigger import EventPointer, FixedInput, InputBinding, TriggerDraft, WholeEvent
+from lash.plan.trigger.schedule import check_schedule
 from lash.runtime.core import engine_input, environment_ref, identity
 from lash.runtime.definition import ProcessDefinition
 from lash.runtime.steps.values import parameter_types, to_json
@@ -128,11 +129,16 @@ def cron_trigger(
     schedule = ScheduleDraft(
         key=name, cron=line, time_zone=time_zone, catch_up=policy, jitter_ms=round(jitter_s * 1_000), source_key=name
     )
+    try:
+        check_schedule(schedule)
+    except InvalidInput as error:
+        raise ConfigError(str(error)) from error
     return DeclaredTrigger(declared.draft, schedule, has_source_key=True)
 
 
 def _template(process: ProcessDefinition[Any, Any], inputs: Mapping[str, Any] | None) -> dict[str, InputBinding]:
-    names = list(inspect.signature(process.function).parameters)[1:]
+    parameters = list(inspect.signature(process.function).parameters.values())[1:]
+    names = [each.name for each in parameters]
     if inputs is None:
         if len(names) > 1:
             raise ConfigError(f"process {process.name!r} has {len(names)} arguments; say with inputs= what they get")
@@ -140,6 +146,9 @@ def _template(process: ProcessDefinition[Any, Any], inputs: Mapping[str, Any] | 
     unknown = sorted(set(inputs) - set(names))
     if unknown:
         raise ConfigError(f"process {process.name!r} takes no argument {unknown[0]!r}")
+    missing = [each.name for each in parameters if each.default is each.empty and each.name not in inputs]
+    if missing:
+        raise ConfigError(f"process {process.name!r} needs argument {missing[0]!r}; add it to inputs=")
     return {name: _binding(process, name, value) for name, value in inputs.items()}
 
 

@@ -51,6 +51,7 @@ from lash.runtime.processes.under_lease import UnderLease
 from lash.runtime.steps.failure import is_programming_error, trace_of
 from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.values import read_arguments, result_type, to_json
+from lash.runtime.time_limit import time_limit
 
 if TYPE_CHECKING:
     from lash.runtime.core import Core
@@ -281,7 +282,7 @@ class ProcessRun:
             try:
                 if timeout_s is None:
                     return await self.definition.function(context, **arguments)
-                async with asyncio.timeout(timeout_s):
+                async with time_limit(timeout_s, f"process {self.definition.name!r}"):
                     return await self.definition.function(context, **arguments)
             finally:
                 here.end()

@@ -37,6 +37,7 @@ from lash.runtime.outage import HeldLease
 from lash.runtime.policy import STEP_RETRY, Retry
 from lash.runtime.processes.branch import Branch, Branches, current_branch, current_line, own_branch, root_branch
 from lash.runtime.steps.values import check_type, describe, from_json, result_type, to_json
+from lash.runtime.time_limit import time_limit
 from lash.stores.storage import Storage
 
 __all__ = ["Journal", "StepOptions", "root_branch"]
@@ -303,7 +304,7 @@ class Journal:
                 with self._hooks.step(self.scope, name, attempt):
                     if options.timeout_s is None:
                         return await body()
-                    async with asyncio.timeout(options.timeout_s):
+                    async with time_limit(options.timeout_s, f"step {name!r}"):
                         return await body()
             except Permanent:
                 raise

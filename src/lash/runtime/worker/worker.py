@@ -25,6 +25,8 @@ from lash.runtime.worker.watchdog import Watchdog
 
 _RELEASE_LIMIT_S: Final = 5.0
 """How long a stopping worker waits for runs to release their leases, and again after cancelling them."""
+_SILENT_S: Final = 1.0
+"""How long a stopping worker waits before it reports what it waits for."""
 
 
 class Worker:
@@ -111,9 +113,13 @@ class Worker:
         """Let runs end within the grace time, then release the others; abandon runs that ignore it."""
         self.state.stopping.set()
         await self._membership.leave()
-        tasks = self.state.tasks
+        tasks, grace_s = self.state.tasks, self._core.options.grace_s
         if tasks:
-            await asyncio.wait(set(tasks), timeout=self._core.options.grace_s)
+            await asyncio.wait(set(tasks), timeout=min(grace_s, _SILENT_S))
+        if tasks and grace_s > _SILENT_S:
+            sessions, processes = ", ".join(self._turn_slots.names()), ", ".join(self._process_slots.names())
+            self._core.hooks.note("worker.stopping", sessions=sessions, processes=processes, grace_s=grace_s)
+            await asyncio.wait(set(tasks), timeout=grace_s - _SILENT_S)
         for run in self._runs():
             run.release()
         if tasks:
