@@ -17,6 +17,7 @@ from lash.model.wait import (
     Resolution,
     Resolved,
     TimedOut,
+    UnknownOrRevoked,
     WaitRecord,
 )
 from lash.testing.harness import Harness
@@ -88,6 +89,22 @@ class TestWait:
         ended = await storage.waits.get(key)
         assert ended is not None
         assert (ended.created_at_ms, ended.resolved_at_ms) == (began, began + 7)
+
+    async def test_an_operator_resolves_an_open_wait_by_its_id(self, harness: Harness) -> None:
+        """The id that a list shows resolves the wait like its key; other ids, and those of deleted owners, do not."""
+        storage = await placed(await harness.open())
+        key = await key_of(storage)
+        assert await storage.waits.resolve_id(key.key_id, YES) == UnknownOrRevoked()
+        await storage.waits.open(key)
+        (listed,) = await storage.waits.pending()
+        assert await storage.waits.resolve_id(listed.key_id, YES) == Accepted()
+        assert await storage.waits.wait(key) == YES
+        assert await storage.waits.resolve_id(listed.key_id, Cancelled()) == AlreadyResolved(terminal=YES)
+        for wrong in ("0" * 63, key.text, 7):
+            with pytest.raises(InvalidInput):
+                await storage.waits.resolve_id(wrong, YES)  # type: ignore[arg-type]
+        await storage.waits.revoke("s")
+        assert await storage.waits.resolve_id(listed.key_id, YES) == UnknownOrRevoked()
 
     async def test_cancelling_is_a_resolution(self, harness: Harness) -> None:
         """The first cancellation decides; a late result returns it."""

@@ -7,8 +7,8 @@ import contextlib
 from typing import Final
 
 from lash.backend.change_waiter import ChangeWaiter, Watch
-from lash.base.limits import check_identifier, check_integer, check_limit
-from lash.errors import CorruptData, InvalidInput, WaitTimedOut, WaitUnknown
+from lash.base.limits import check_digest, check_identifier, check_integer, check_limit
+from lash.errors import CorruptData, InvalidInput, NotFound, SessionDeleted, WaitTimedOut, WaitUnknown
 from lash.model.effect import ExecutionScope, ProcessScope
 from lash.model.scope import check_execution_scope, scope_id, scope_session_id
 from lash.model.wait import (
@@ -80,6 +80,19 @@ class Waits:
         if answer.written:
             self._hints.notify()
         return resolve_answer(answer)
+
+    async def resolve_id(self, key_id: str, resolution: Resolution) -> ResolveAnswer:
+        encode_resolution(resolution)
+        row = await self._rows.row(check_digest("key_id", key_id))
+        if row is None:
+            return UnknownOrRevoked()
+        wait = decode_wait(row)
+        try:
+            key = await self.key(wait.scope, wait.identity)
+        except (NotFound, SessionDeleted):
+            return UnknownOrRevoked()
+        # A later session or process of the same id has other keys.
+        return await self.resolve(key, resolution) if key.key_id == key_id else UnknownOrRevoked()
 
     async def cancel(self, key: WaitKey | str) -> ResolveAnswer:
         return await self.resolve(key, Cancelled())

@@ -193,6 +193,13 @@ WAITS: tuple[AnyCase, ...] = (
         lost="its contract: a call whose connection was lost gets its own resolution",
     ),
     Case(
+        method="WaitStore.resolve_id",
+        ground=opened,
+        call=lambda storage, key: storage.waits.resolve_id(key.key_id, YES),
+        again=Again.REPORTED,
+        lost="as resolve",
+    ),
+    Case(
         method="WaitStore.cancel",
         ground=opened,
         call=lambda storage, key: storage.waits.cancel(key),
