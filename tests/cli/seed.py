@@ -25,10 +25,13 @@ class Seeded:
     batch: str
     key: str
     other_key: str
+    wait: str
+    other_wait: str
 
     @property
     def variables(self) -> dict[str, str]:
-        return {"LASH_URL": self.url, "BATCH": self.batch, "KEY": self.key, "OTHER_KEY": self.other_key}
+        names = {"BATCH": self.batch, "KEY": self.key, "OTHER_KEY": self.other_key}
+        return {"LASH_URL": self.url, **names, "WAIT": self.wait, "OTHER_WAIT": self.other_wait}
 
 
 def seed(url: str) -> Seeded:
@@ -53,7 +56,15 @@ async def fill(storage: lash.Storage, url: str = "") -> Seeded:
         await storage.waits.open(key)
     await storage.records.put("profiles", "ann", {"name": "Ann"})
     await storage.records.put("drafts", "1", "Dear Ann", session_id="support-42")
-    return Seeded(url=url, batch=batch, key=keys[0].text, other_key=keys[1].text)
+    first, second = keys
+    return Seeded(
+        url=url,
+        batch=batch,
+        key=first.text,
+        other_key=second.text,
+        wait=first.key_id,
+        other_wait=second.key_id,
+    )
 
 
 async def _conversation(storage: lash.Storage) -> None:

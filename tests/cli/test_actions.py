@@ -170,7 +170,7 @@ def test_waits_are_resolved_once(seeded: Seeded) -> None:
     """The first resolution stands; a second one is a conflict, and a changed key is unknown."""
     first = run("waits", "resolve", "-", '{"approved": true}', url=seeded.url, given=f"{seeded.key}\n")
     assert (first.returncode, first.stdout) == (0, "resolved\n")
-    second = run("waits", "resolve", seeded.key, "--reject", "no", url=seeded.url)
+    second = run("waits", "reject", seeded.key, "--code", "no", url=seeded.url)
     assert second.returncode == 4
     assert '"approved":true' in second.stderr
     assert run("waits", "resolve", seeded.key[:-1] + "x", url=seeded.url).returncode == 3

@@ -20,7 +20,7 @@ from tests.factories.session import acquired, append, chain, commit, node, owner
 def test_sessions_are_listed(seeded: Seeded) -> None:
     """The list of sessions has the columns of a picker."""
     assert ageless(output("sessions", "ls", url=seeded.url)) == (
-        "SESSION   NAME   STATE   REVISION   MESSAGES   UPDATED   FIRST MESSAGE\n"
+        "SESSION   NAME   STATE   REVISION   USER MSG   UPDATED   FIRST MESSAGE\n"
         "support-42   A refund   queued   2   2   AGE   Where is my money?"
     )
 
@@ -88,8 +88,8 @@ def test_show_tells_the_conversation(seeded: Seeded) -> None:
 def test_processes_are_listed(seeded: Seeded) -> None:
     """Running processes by default; with -a all, the newest first."""
     assert ageless(output("ps", url=seeded.url)) == (
-        "PROCESS   LABEL   STATUS   EVENTS   CREATED   UPDATED   WAKES   REASON\n"
-        "research-7   research   running   2   AGE   AGE   -   -"
+        "PROCESS   LABEL   STATUS   DUE   EVENTS   CREATED   UPDATED   WAKES   REASON\n"
+        "research-7   research   ready   -   2   AGE   AGE   -   -"
     )
     assert [each["process_id"] for each in values("ps", "-a", url=seeded.url)] == ["report-3", "research-7"]
     assert [each["status"] for each in values("ps", "--all", "--label", "report", url=seeded.url)] == ["completed"]
@@ -108,7 +108,11 @@ DEAD = "SESSION BATCH ATTEMPTS DIED REASON CONTENT"
         (("queue", "dead"), DEAD, {"reason": "it failed 5 times"}),
         (("triggers", "ls"), "KEY OWNER STATE SOURCE TYPE SOURCE KEY STARTS CREATED", {"enabled": True}),
         (("schedules", "ls"), "KEY OWNER CRON TIME ZONE STATE LAST TICK NEXT TICK", {"last_tick_ms": None}),
-        (("effects", "ls", "research-7"), "KEY KIND STATUS RECORDED OUTCOME", {"outcome": ["a", "b"], "error": None}),
+        (
+            ("effects", "ls", "research-7"),
+            "KEY KIND STATUS RECORDED DUE OUTCOME",
+            {"outcome": ["a", "b"], "error": None},
+        ),
         (("waits", "ls"), "WAIT SCOPE FOR SINCE DEADLINE", {"resolution": None, "deadline_ms": None}),
     ],
 )

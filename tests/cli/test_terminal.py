@@ -35,7 +35,7 @@ def test_colours_are_for_terminals(seeded: Seeded) -> None:
     """Headings and states have colours on a terminal, and none with NO_COLOR, on a dumb one, or in a pipe."""
     with terminal("ps", url=seeded.url) as screen:
         assert screen.end() == 0
-        assert f"{ESCAPE}[32mrunning{ESCAPE}[0m" in screen.text
+        assert f"{ESCAPE}[32mready{ESCAPE}[0m" in screen.text
     for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         with terminal("ps", url=seeded.url, variables=variables) as screen:
             assert screen.end() == 0

@@ -32,6 +32,12 @@ DAY = 24 * HOUR
         (-500, "0s"),
         (-61_000, "+1m1s"),
         (-17 * HOUR, "+17h"),
+        (-(3 * DAY - 20), "+3d"),
+        (-(3 * DAY - 14 * HOUR), "+2d"),
+        (-(59_600), "+1m"),
+        (-(2 * HOUR - 1), "+2h"),
+        (-(119 * 60_000 + 31_000), "+2h"),
+        (-(47 * HOUR + 40 * 60_000), "+2d"),
     ],
 )
 def test_ages_say_what_matters(ago_ms: int, expected: str) -> None:

@@ -32,7 +32,7 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, object], None]:
     """Return a callback that stores an option on the shell, so that it works before and after the command's name."""
 
     def keep(context: click.Context, _parameter: click.Parameter, value: object) -> None:
-        if value:
+        if value not in (None, False):
             setattr(context.ensure_object(Shell), name, value)
 
     return keep

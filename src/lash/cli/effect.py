@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -11,7 +12,7 @@ from lash.cli.command import Group, command, limited
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import age
+from lash.cli.text import age, plain
 
 if TYPE_CHECKING:
     from lash.model.effect import EffectRecord, ExecutionScope
@@ -22,6 +23,7 @@ _COLUMNS: Final = (
     Column("KIND"),
     Column("STATUS", state=True),
     Column("RECORDED", right=True),
+    Column("DUE", right=True),
     Column("OUTCOME", stretch=True),
 )
 
@@ -44,12 +46,15 @@ async def list_effects(
     limit: int,
     everything: bool,  # noqa: FBT001 (click's)
 ) -> None:
-    """List the recorded effects of a process, or of a turn that has not committed yet."""
+    """List the recorded effects of a process, or of a turn that has not committed yet.
+
+    A sleep is recorded when it starts, and runs until it is due.
+    """
     scope = scope_of(process_id, session_id, turn_id)
     async with shell.storage() as storage:
         await _check_owner(storage, process_id, session_id)
         found = await pages.first(_pages(storage, scope), shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no recorded effects")
+    shell.table(_COLUMNS, found, _row, nothing="no recorded effects", value=_fields)
 
 
 def scope_of(process_id: str | None, session_id: str | None, turn_id: str | None) -> ExecutionScope:
@@ -80,13 +85,40 @@ def _pages(storage: Storage, scope: ExecutionScope) -> pages.Fetch[EffectRecord]
 
 
 def _row(record: EffectRecord) -> tuple[str, ...]:
-    error = record.error
-    outcome = json_line(record.outcome) if error is None else f"{error.code}: {error.message}"
     kind = type(record.envelope.command).__struct_config__.tag
     return (
         record.envelope.replay_key,
         str(kind),
-        record.status.value,
+        status_of(record),
         age(record.updated_at_ms),
-        outcome if record.status.value != "in_progress" else "",
+        age(record.due_at_ms) if _is_asleep(record) else "-",
+        _outcome(record),
     )
+
+
+def status_of(record: EffectRecord) -> str:
+    """Return the status of an effect; a sleep is recorded at its start, and runs until it is due."""
+    if record.status.value == "in_progress" or _is_asleep(record):
+        return "running"
+    return record.status.value
+
+
+def _is_asleep(record: EffectRecord) -> bool:
+    from lash.model.effect import Sleep
+
+    is_due = record.due_at_ms is None or record.due_at_ms <= time.time_ns() // 1_000_000
+    return isinstance(record.envelope.command, Sleep) and not is_due
+
+
+def _outcome(record: EffectRecord) -> str:
+    if status_of(record) == "running":
+        return ""
+    error = record.error
+    return json_line(record.outcome) if error is None else f"{error.code}: {error.message}"
+
+
+def _fields(record: EffectRecord) -> object:
+    """Return the JSON of an effect: the record, and whether it still runs."""
+    fields = plain(record)
+    assert isinstance(fields, dict)
+    return {**fields, "running": status_of(record) == "running"}

@@ -103,7 +103,7 @@ def _status(record: ProcessRecord) -> str:
         return record.status.value
     if record.projection.cancel_requested:
         return "cancelling"
-    return state.phase.value if state.waits_for is None else f"waiting for {state.waits_for}"
+    return state.phase.value if state.waits_for is None else f"{state.phase.value} ({state.waits_for})"
 
 
 @command(

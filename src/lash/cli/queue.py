@@ -186,7 +186,7 @@ def _dead_row(letter: DeadLetter) -> tuple[str, ...]:
 async def requeue(shell: Shell, session_id: str, batch_ids: tuple[str, ...], everything: bool) -> None:  # noqa: FBT001
     """Queue dead letters again, after all queued work; recorded steps are not run again."""
     async with shell.storage() as storage:
-        for batch_id in await _chosen(storage, session_id, batch_ids, everything=everything):
+        for batch_id in await _chosen(shell, storage, session_id, batch_ids, everything=everything):
             batch = await storage.queue.requeue(session_id, batch_id)
             shell.done(f"requeued {batch_id}", batch)
 
@@ -211,7 +211,7 @@ async def discard(
 ) -> None:
     """Delete dead letters permanently."""
     async with shell.storage() as storage:
-        chosen = await _chosen(storage, session_id, batch_ids, everything=everything)
+        chosen = await _chosen(shell, storage, session_id, batch_ids, everything=everything)
         if dry_run:
             for batch_id in chosen:
                 fields = {"session_id": session_id, "batch_id": batch_id, "discarded": False}
@@ -225,12 +225,17 @@ async def discard(
             shell.done(f"discarded {batch_id}", fields)
 
 
-async def _chosen(storage: Storage, session_id: str, batch_ids: tuple[str, ...], *, everything: bool) -> list[str]:
-    """Return the chosen dead letters; raise if one does not exist."""
+async def _chosen(
+    shell: Shell, storage: Storage, session_id: str, batch_ids: tuple[str, ...], *, everything: bool
+) -> list[str]:
+    """Return the chosen dead letters, with a note if there are none; raise if one or the session does not exist."""
     if bool(batch_ids) == everything:
         raise click.UsageError("name dead letters, or use --all")
     there = [letter.batch.batch_id async for letter in pages.each(dead_pages(storage, session_id))]
     missing = [batch_id for batch_id in batch_ids if batch_id not in there]
     if missing:
         raise CommandFailed(exits.NOT_FOUND, f"session {session_id!r} has no dead letter {missing[0]!r}")
+    if everything and not there:
+        await storage.session(session_id).meta()
+        shell.note(f"session {session_id!r} has no dead letters")
     return there if everything else list(dict.fromkeys(batch_ids))

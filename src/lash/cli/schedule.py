@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from lash.cli import exits, pages
-from lash.cli.command import Group, command, limited
+from lash.cli.command import Group, command, deletes, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.owner import owner_of, owner_text
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import age, plural
+from lash.cli.text import age, plain, plural
+from lash.cli.trigger import show_report
 
 if TYPE_CHECKING:
     from lash.model.trigger.schedule import Schedule
+    from lash.model.trigger.trigger import TriggerSubscription
+    from lash.stores.storage import Storage
 
 _COLUMNS: Final = (
     Column("KEY"),
@@ -28,16 +32,31 @@ _COLUMNS: Final = (
 )
 
 
+_SESSION_OPTION: Final = click.option(
+    "--session", "session_id", metavar="SESSION", help="The schedule of this session."
+)
+
+
+class _Listed(NamedTuple):
+    """A schedule, and whether its ticks start something."""
+
+    schedule: Schedule
+    state: str
+
+
 @click.group(cls=Group)
 def schedules() -> None:
-    """List schedules."""
+    """List, enable, disable, run and remove schedules."""
 
 
 @command("ls", "lash schedules ls", "lash schedules ls --json", group=schedules)
 @click.option("--session", "session_id", metavar="SESSION", help="Only schedules of this session.")
 @limited
 async def list_schedules(shell: Shell, session_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001
-    """List schedules, those of the host first."""
+    """List schedules, those of the host first.
+
+    STATE is enabled, disabled, trigger disabled, or no trigger: without an enabled trigger, ticks start nothing.
+    """
     owner = None if session_id is None else owner_of(session_id)
     damaged: list[str] = []
     async with shell.storage() as storage:
@@ -48,19 +67,128 @@ async def list_schedules(shell: Shell, session_id: str | None, limit: int, every
             return page.schedules, page.next_cursor
 
         found = await pages.first(fetch, shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no schedules")
+        sources = await _sources(storage) if found else {}
+    listed = [_Listed(schedule, _state(schedule, sources)) for schedule in found]
+    shell.table(_COLUMNS, listed, _row, nothing="no schedules", value=_fields)
     if damaged:
         raise CommandFailed(exits.ERROR, f"{plural(len(damaged), 'schedule')} cannot be read: {', '.join(damaged)}")
 
 
-def _row(schedule: Schedule) -> tuple[str, ...]:
+async def _sources(storage: Storage) -> dict[str, bool]:
+    """Return the sources of all triggers by the clock, and whether one of the triggers is enabled."""
+    from lash.model.trigger.schedule import CRON_SOURCE_TYPE
+    from lash.model.trigger.trigger import TriggerFilter
+
+    wanted = TriggerFilter(source_type=CRON_SOURCE_TYPE)
+
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[TriggerSubscription, ...], str | None]:
+        page = await storage.triggers.list(wanted, limit=limit, cursor=cursor)
+        return page.subscriptions, page.next_cursor
+
+    sources: dict[str, bool] = {}
+    async for each in pages.each(fetch):
+        source = each.definition.source_key
+        sources[source] = sources.get(source, False) or each.enabled
+    return sources
+
+
+def _state(schedule: Schedule, sources: dict[str, bool]) -> str:
+    if not schedule.enabled:
+        return "disabled"
+    starts = sources.get(schedule.source_key)
+    return "no trigger" if starts is None else "enabled" if starts else "trigger disabled"
+
+
+def _row(listed: _Listed) -> tuple[str, ...]:
+    schedule, state = listed
     definition = schedule.definition
     return (
         schedule.key,
         owner_text(schedule.owner),
         definition.cron,
         definition.time_zone,
-        "enabled" if schedule.enabled else "disabled",
+        state,
         age(schedule.last_tick_ms),
-        age(schedule.next_tick_ms),
+        _next_tick(schedule.next_tick_ms) if state == "enabled" else "-",
     )
+
+
+def _next_tick(tick_ms: int | None) -> str:
+    """Return how far the next tick is; a tick in the past waits for a worker."""
+    shown = age(tick_ms)
+    return shown if tick_ms is None or shown.startswith("+") else f"{shown} overdue"
+
+
+def _fields(listed: _Listed) -> object:
+    fields = plain(listed.schedule)
+    assert isinstance(fields, dict)
+    return {**fields, "state": listed.state}
+
+
+@command("enable", "lash schedules enable digest", group=schedules)
+@click.argument("key", metavar="KEY")
+@_SESSION_OPTION
+async def enable(shell: Shell, key: str, session_id: str | None) -> None:
+    """Enable a schedule from now on; ticks while it was disabled are not emitted."""
+    async with shell.storage() as storage:
+        schedule = await _found(storage, key, session_id)
+        changed = await storage.schedules.enable(schedule.owner, key, revision=schedule.revision)
+        state = _state(changed, await _sources(storage))
+    rest = "" if state == "enabled" else f", but ticks start nothing: {state}; see lash triggers ls --source cron"
+    shell.done(f"{key} is enabled{rest}", changed)
+
+
+@command("disable", "lash schedules disable digest", group=schedules)
+@click.argument("key", metavar="KEY")
+@_SESSION_OPTION
+async def disable(shell: Shell, key: str, session_id: str | None) -> None:
+    """Disable a schedule, also for apps that declare it and start later; running processes go on."""
+    async with shell.storage() as storage:
+        schedule = await _found(storage, key, session_id)
+        changed = await storage.schedules.disable(schedule.owner, key, revision=schedule.revision)
+    shell.done(f"{key} is disabled", changed)
+
+
+@command("run", "lash schedules run digest", group=schedules)
+@click.argument("key", metavar="KEY")
+@_SESSION_OPTION
+async def run_now(shell: Shell, key: str, session_id: str | None) -> None:
+    """Emit a tick of a schedule now, enabled or not, and show what it started; the next tick stays as it is.
+
+    Exits with code 1 if a delivery was rejected.
+    """
+    from lash.plan.trigger.schedule import tick_occurrence
+
+    async with shell.storage() as storage:
+        schedule = await _found(storage, key, session_id)
+        report = await storage.occurrences.emit(tick_occurrence(schedule, time.time_ns() // 1_000_000))
+    show_report(shell, report)
+
+
+@command("rm", "lash schedules rm digest --dry-run", "lash schedules rm digest --yes", group=schedules)
+@click.argument("key", metavar="KEY")
+@_SESSION_OPTION
+@deletes
+async def remove(shell: Shell, key: str, session_id: str | None, dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
+    """Remove a schedule and the trigger that was declared with it; an app that declares both creates them again."""
+    async with shell.storage() as storage:
+        schedule = await _found(storage, key, session_id)
+        trigger = await storage.triggers.get(schedule.owner, key)
+        if trigger is not None and trigger.definition.source_key != schedule.source_key:
+            trigger = None
+        what = f"schedule {key}" + ("" if trigger is None else " and its trigger")
+        fields = {"key": key, "removed": not dry_run, "trigger": trigger is not None}
+        if not dry_run:
+            shell.confirm(f"Remove {what} permanently?", yes=yes)
+            await storage.schedules.delete(schedule.owner, key, revision=schedule.revision)
+            if trigger is not None:
+                await storage.triggers.delete(schedule.owner, key, revision=trigger.revision)
+    shell.done(f"{'would remove' if dry_run else 'removed'} {what}", fields)
+
+
+async def _found(storage: Storage, key: str, session_id: str | None) -> Schedule:
+    owner = owner_of(session_id)
+    schedule = await storage.schedules.get(owner, key)
+    if schedule is None:
+        raise CommandFailed(exits.NOT_FOUND, f"{owner_text(owner)} has no schedule {key!r}; see lash schedules ls")
+    return schedule

@@ -25,7 +25,7 @@ _COLUMNS: Final = (
     Column("NAME", stretch=True),
     Column("STATE", state=True),
     Column("REVISION", right=True),
-    Column("MESSAGES", right=True),
+    Column("USER MSG", right=True),
     Column("UPDATED", right=True),
     Column("FIRST MESSAGE", stretch=True),
 )

@@ -44,6 +44,8 @@ class Shell:
     @property
     def url(self) -> str:
         """The URL of the storage; a usage error if there is none."""
+        if self.given_url == "":
+            raise CommandFailed(exits.USAGE, "--url is empty; expected a URL such as sqlite:///agents.db")
         url = self.given_url or os.environ.get(VARIABLE) or ""
         if not url:
             raise CommandFailed(

@@ -70,22 +70,42 @@ def shortened(text: str, width: int) -> str:
 
 
 def age(then_ms: int | None, now_ms: int | None = None) -> str:
-    """Return the age of a time, or, with a plus sign, how far in the future it is."""
+    """Return the age of a time, or, with a plus sign, how far in the future it is.
+
+    An age is rounded down. A time in the future is rounded to the nearest, because what was due in three days a moment
+    ago is due in three days.
+    """
     if then_ms is None:
         return "-"
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    seconds = abs(now - then_ms) // 1_000
-    ahead = "+" if then_ms > now + 999 else ""
+    if then_ms <= now + 999:
+        return _duration(max(now - then_ms, 0) // 1_000)
+    seconds = (then_ms - now + 500) // 1_000
+    shown = _precision(seconds)
+    return "+" + _duration((seconds + shown // 2) // shown * shown)
+
+
+def _precision(seconds: int) -> int:
+    """Return the size of the smallest unit that a duration is shown with."""
+    for index, (_, size) in enumerate(UNITS[:-1]):
+        if seconds >= _SHORTER_UNIT_BELOW * size:
+            return size
+        if seconds >= size:
+            return UNITS[index + 1][1]
+    return 1
+
+
+def _duration(seconds: int) -> str:
     for index, (unit, size) in enumerate(UNITS):
         count = seconds // size
         if count >= _SHORTER_UNIT_BELOW or size == 1:
-            return f"{ahead}{count}{unit}"
+            return f"{count}{unit}"
         if count:
             # 1d5h says more than 1d, and 29h would be harder to read.
             smaller_unit, smaller_size = UNITS[index + 1]
             rest = (seconds - count * size) // smaller_size
-            return f"{ahead}{count}{unit}{rest}{smaller_unit}" if rest else f"{ahead}{count}{unit}"
-    return f"{ahead}0s"
+            return f"{count}{unit}{rest}{smaller_unit}" if rest else f"{count}{unit}"
+    return "0s"
 
 
 def moment(at_ms: int) -> str:

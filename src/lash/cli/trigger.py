@@ -15,7 +15,7 @@ from lash.cli.table import Column
 from lash.cli.text import age, plural
 
 if TYPE_CHECKING:
-    from lash.model.trigger.trigger import TriggerDelivery, TriggerSubscription
+    from lash.model.trigger.trigger import EmitReport, TriggerDelivery, TriggerSubscription
 
 _COLUMNS: Final = (
     Column("KEY"),
@@ -99,7 +99,7 @@ async def emit(shell: Shell, source_type: str, payload: str, key: str | None, so
     Exits with code 1 if a delivery was rejected; the occurrence is recorded in any case.
     """
     from lash.base.ids import new_id
-    from lash.model.trigger.trigger import DeliveryState, OccurrenceRequest
+    from lash.model.trigger.trigger import OccurrenceRequest
 
     value = json_argument(payload)
     async with shell.storage() as storage:
@@ -111,6 +111,13 @@ async def emit(shell: Shell, source_type: str, payload: str, key: str | None, so
                 payload=value,
             )
         )
+    show_report(shell, report)
+
+
+def show_report(shell: Shell, report: EmitReport) -> None:
+    """Show what an occurrence started; raise if a delivery was rejected."""
+    from lash.model.trigger.trigger import DeliveryState
+
     if shell.json:
         shell.value(report)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from lash.cli.text import age
 
 if TYPE_CHECKING:
     from lash.model.effect import ExecutionScope
-    from lash.model.wait import WaitIdentity, WaitRecord
+    from lash.model.wait import Resolution, WaitIdentity, WaitRecord
     from lash.stores.storage import Storage
 
 _COLUMNS: Final = (
@@ -29,9 +30,13 @@ _COLUMNS: Final = (
 )
 
 
+_ID: Final = re.compile("[0-9a-f]{64}")
+"""The id of a wait; a signed key is longer and has two dots."""
+
+
 @click.group(cls=Group)
 def waits() -> None:
-    """List open waits, and resolve them."""
+    """List open waits, and resolve or reject them."""
 
 
 @command("ls", "lash waits ls", "lash waits ls --process research-7 --json", group=waits)
@@ -76,33 +81,56 @@ def _identity(identity: WaitIdentity) -> str:
 
 @command(
     "resolve",
-    """lash waits resolve $KEY '{"approved": true}'""",
-    "echo $OTHER_KEY | lash waits resolve - --reject refused --message 'too expensive'",
+    """lash waits resolve $WAIT '{"approved": true}'""",
+    "echo $OTHER_KEY | lash waits resolve -",
     group=waits,
 )
-@click.argument("key", metavar="KEY")
+@click.argument("wait", metavar="WAIT")
 @click.argument("value", metavar="[JSON]", default="null")
-@click.option("--reject", "code", metavar="CODE", help="Resolve it with an error of this code instead.")
-@click.option("--message", default="", help="The message of the error.")
-async def resolve(shell: Shell, key: str, value: str, code: str | None, message: str) -> None:
-    """Resolve a wait by its signed key, which the waiting process has handed out; the first resolution wins.
+async def resolve(shell: Shell, wait: str, value: str) -> None:
+    """Resolve a wait, by its id from `lash waits ls` or by its signed key; the first resolution wins.
 
-    KEY - reads the key from standard input, which keeps it out of the list of processes. Exits with code 3 if the key
-    is unknown or was revoked, and with code 4 if the wait was resolved before.
+    WAIT - reads it from standard input, which keeps a key out of the list of processes. Exits with code 3 if the wait
+    is unknown or was revoked, and with code 4 if it was resolved before.
     """
-    from lash.model.wait import AlreadyResolved, Rejected, Resolved, UnknownOrRevoked
+    from lash.model.wait import Resolved
 
-    if key == "-" and value == "-":
-        raise click.UsageError("only one of the key and the value can come from standard input")
-    text = sys.stdin.read().strip() if key == "-" else key
-    given = json_argument(value, "the value")
-    resolution = Resolved(value=given) if code is None else Rejected(code=code, message=message)
+    if wait == "-" and value == "-":
+        raise click.UsageError("only one of the wait and the value can come from standard input")
+    name = _given(wait)
+    await _settle(shell, name, Resolved(value=json_argument(value, "the value")), "resolved")
+
+
+@command(
+    "reject",
+    "lash waits reject $OTHER_WAIT --code refused --message 'too expensive'",
+    group=waits,
+)
+@click.argument("wait", metavar="WAIT")
+@click.option("--code", default="rejected", show_default=True, help="The code of the error.")
+@click.option("--message", default="", help="The message of the error.")
+async def reject(shell: Shell, wait: str, code: str, message: str) -> None:
+    """Resolve a wait with an error: the waiting process gets WaitRejected. WAIT is that of `lash waits resolve`."""
+    from lash.model.wait import Rejected
+
+    await _settle(shell, _given(wait), Rejected(code=code, message=message), "rejected")
+
+
+def _given(wait: str) -> str:
+    return sys.stdin.read().strip() if wait == "-" else wait
+
+
+async def _settle(shell: Shell, wait: str, resolution: Resolution, done: str) -> None:
+    from lash.model.wait import AlreadyResolved, UnknownOrRevoked
+
     async with shell.storage() as storage:
-        answer = await storage.waits.resolve(text, resolution)
+        by_id = _ID.fullmatch(wait) is not None
+        settle = storage.waits.resolve_id if by_id else storage.waits.resolve
+        answer = await settle(wait, resolution)
     if isinstance(answer, UnknownOrRevoked):
-        raise CommandFailed(exits.NOT_FOUND, "unknown or revoked wait")
+        raise CommandFailed(exits.NOT_FOUND, "unknown or revoked wait; see lash waits ls")
     if isinstance(answer, AlreadyResolved):
         if shell.json:
             shell.value(answer)
         raise CommandFailed(exits.CONFLICT, f"the wait was already resolved: {json_line(answer.terminal)}")
-    shell.done("resolved" if code is None else "rejected", answer)
+    shell.done(done, answer)

@@ -852,8 +852,13 @@ class ProcessStore:
         """
     def get(self, process_id: str) -> ProcessRecord | None:
         """Return the record; None if the process was never registered or was pruned."""
-    def list(self, wanted: ProcessFilter = ..., *, limit: int = 100, cursor: str | None = None) -> ProcessPage:
-        """Return processes that match the filter, the newest first. Pages do not overlap."""
+    def list(
+        self, wanted: ProcessFilter = ..., *, with_state: bool = False, limit: int = 100, cursor: str | None = None
+    ) -> ProcessPage:
+        """Return processes that match the filter, the newest first. Pages do not overlap.
+
+        ``with_state`` brings the `ProcessState` of each in the same read.
+        """
     def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
         """Return at most ``limit`` running processes that workers can run and that no live lease holds, by id.
 
@@ -1636,6 +1641,11 @@ class WaitStore:
         A deadline counts once its passing is stored, by a waiting caller or by ``expire``; a resolution before that is
         still the first. A call whose connection was lost is retried, and may then report its own resolution as an
         earlier one.
+        """
+    def resolve_id(self, key_id: str, resolution: Resolution) -> ResolveAnswer:
+        """Resolve a wait that was opened, by the id that ``pending`` returns; for operators.
+
+        The answer is that of ``resolve``. An id is no secret, so never pass on one that comes from outside.
         """
     def cancel(self, key: WaitKey | str) -> ResolveAnswer:
         """Resolve a wait as cancelled, unless it was resolved before."""

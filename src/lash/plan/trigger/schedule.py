@@ -230,7 +230,7 @@ def plan_ticks(row: ScheduleRow, now_ms: int) -> TickPlan | None:
     ticks, last = due_ticks(schedule.definition, Moment(first, schedule.next_fire_ms), now_ms)
     return TickPlan(
         schedule=schedule,
-        occurrences=tuple((tick, encode_occurrence(_occurrence(schedule, tick))) for tick in ticks),
+        occurrences=tuple((tick, encode_occurrence(tick_occurrence(schedule, tick))) for tick in ticks),
         last_tick_ms=last,
         next=moment_after(schedule.definition, last),
     )
@@ -331,7 +331,8 @@ def _change(
     )
 
 
-def _occurrence(schedule: Schedule, tick_ms: int) -> OccurrenceRequest:
+def tick_occurrence(schedule: Schedule, tick_ms: int) -> OccurrenceRequest:
+    """Return the occurrence of a tick."""
     at = instant(tick_ms)
     return OccurrenceRequest(
         source_type=CRON_SOURCE_TYPE,
