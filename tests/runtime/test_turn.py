@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 import lash
+from lash.base.compression import BlobRef
 from lash.model.effect import TurnScope
 from lash.model.queue import BatchState
 from lash.model.session.message import Message, Role
@@ -15,6 +17,7 @@ from lash.model.session.session import ActivePath, ChildRelation
 from lash.runtime.app import App
 from lash.runtime.errors import Permanent, Suspended
 from lash.runtime.policy import NO_RETRY, Retry
+from lash.runtime.turns.draft import State
 from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, texts
 
@@ -110,6 +113,73 @@ async def test_state_is_kept_changed_and_deleted_by_name(bench: Bench) -> None:
     assert after.manifest.components["changed"] != before.manifest.components["changed"]
 
 
+async def test_state_may_be_changed_in_place(bench: Bench) -> None:
+    """Changes of lists and dicts that were read or assigned are saved, also nested ones; a failed turn saves none."""
+    app = await bench.app()
+
+    @app.agent(retry=Retry(max_attempts=2, first_pause_s=0))
+    async def remember(turn: Turn) -> str:
+        turn.state.setdefault("items", []).append(turn.text)
+        counts = turn.state.setdefault("counts", {"by": {}})
+        counts["by"][turn.text] = counts["by"].get(turn.text, 0) + 1
+        if turn.text == "b" and turn.attempt == 1:
+            raise ConnectionError("down")
+        assert turn.state["items"] is turn.state["items"]
+        mine = turn.state["mine"] = [0]
+        mine.append(1)
+        return str(turn.state["items"])
+
+    chat = app.session("s", remember)
+    for text in "aba":
+        await chat.send(text)
+    await app.drain()
+    assert [text for role, text in texts(await chat.messages()) if role == "assistant"] == [
+        "['a']",
+        "['a', 'b']",
+        "['a', 'b', 'a']",
+    ]
+    assert await chat.state() == {
+        "items": ["a", "b", "a"],
+        "counts": {"by": {"a": 2, "b": 1}},
+        "mine": [0, 1],
+    }
+
+
+async def test_state_that_is_changed_to_something_else_than_json_fails_the_turn(bench: Bench) -> None:
+    """The error names the state; nothing is saved."""
+    app = await bench.app()
+
+    @app.agent
+    async def agent(turn: Turn) -> None:
+        turn.state.setdefault("items", []).append({1, 2})
+
+    chat = app.session("s", agent)
+    await chat.send("x")
+    await app.drain()
+    (letter,) = await chat.dead_letters()
+    assert "state 'items'" in letter.reason
+    assert await chat.state() == {}
+
+
+def test_state_is_encoded_only_where_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two values of 100 kB, the one that was read is encoded once, the other one never; neither is saved again."""
+    encoded: list[object] = []
+    large = ["x" * 100] * 1_000
+    body = msgspec.json.encode({"value": large})
+    refs = {name: BlobRef(name * 64) for name in "ab"}
+    state = State(refs, dict.fromkeys("ab", body))
+    real = msgspec.json.encode
+
+    def counting(value: object) -> bytes:
+        encoded.append(value)
+        return real(value)
+
+    monkeypatch.setattr("lash.runtime.turns.draft.msgspec.json.encode", counting)
+    assert state["a"] == large
+    assert state.components(refs) == state.components(refs) == refs
+    assert len(encoded) == 1
+
+
 async def test_state_takes_plain_json_only(bench: Bench) -> None:
     """A value that would not round-trip is refused at the assignment; an unknown name raises KeyError."""
     app = await bench.app()
@@ -117,7 +187,7 @@ async def test_state_takes_plain_json_only(bench: Bench) -> None:
     @app.agent
     async def agent(turn: Turn) -> str:
         with pytest.raises(lash.InvalidInput):
-            turn.state["x"] = {1, 2}  # type: ignore[assignment]
+            turn.state["x"] = {1, 2}
         with pytest.raises(KeyError):
             turn.state["x"]
         with pytest.raises(KeyError):

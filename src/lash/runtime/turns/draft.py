@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from lash.base.codec import decode, encode
+from lash.base.codec import decode, encode_to_bytes
 from lash.base.compression import BlobRef
 from lash.errors import InvalidInput
 from lash.model.causal import TurnCause
@@ -32,27 +32,36 @@ class _Component(Value, frozen=True, kw_only=True):
 class State(MutableMapping[str, JSON]):
     """The state that is saved with the turn, by name; each value is plain JSON.
 
-    Reading returns a copy; assign to change a value. Values that are not assigned are kept and cost nothing.
+    A value can be assigned, or changed in place: ``turn.state.setdefault("items", []).append(item)``. Values that are
+    not read cost nothing; a list or a dict that was read is compared with what is saved when the turn is committed.
     """
 
     def __init__(self, saved: dict[str, BlobRef], content: dict[str, bytes]) -> None:
         self._saved = saved
         self._content = content
         self._changed: dict[str, bytes | None] = {}
+        self._live: dict[str, JSON] = {}
+        """Lists and dicts that the agent has, and may change in place."""
 
     def __getitem__(self, name: str) -> JSON:
-        body = self._changed[name] if name in self._changed else self._content[name] if name in self._saved else None
+        if name in self._live:
+            return self._live[name]
+        body = self._body(name)
         if body is None:
             raise KeyError(name)
-        return decode(body, _Component, f"state {name!r}").value
+        value = decode(body, _Component, f"state {name!r}").value
+        self._keep(name, value)
+        return value
 
     def __setitem__(self, name: str, value: JSON) -> None:
-        self._changed[name] = encode(_Component(value=value), _Component, f"state {name!r}").encode()
+        self._changed[name] = _encoded(name, value)
+        self._keep(name, value)
 
     def __delitem__(self, name: str) -> None:
         if name not in self:
             raise KeyError(name)
         self._changed[name] = None
+        self._live.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:
         kept = [name for name in self._saved if name not in self._changed]
@@ -66,8 +75,37 @@ class State(MutableMapping[str, JSON]):
 
     def components(self, saved: dict[str, BlobRef]) -> dict[str, bytes | BlobRef]:
         """Return the state to save: the changes of this turn, applied to the state saved by then."""
+        self._settle()
         kept = {name: ref for name, ref in saved.items() if name not in self._changed}
         return {**kept, **{name: body for name, body in self._changed.items() if body is not None}}
+
+    def _body(self, name: str) -> bytes | None:
+        return self._changed[name] if name in self._changed else self._content[name] if name in self._saved else None
+
+    def _keep(self, name: str, value: JSON) -> None:
+        if isinstance(value, list | dict):
+            self._live[name] = value
+        else:
+            self._live.pop(name, None)
+
+    def _settle(self) -> None:
+        """Note which values were changed in place; each is encoded once, whether it was or not."""
+        for name, value in self._live.items():
+            if not _is_encoded(value, self._body(name)):
+                self._changed[name] = _encoded(name, value)
+        self._live.clear()
+
+
+def _encoded(name: str, value: JSON) -> bytes:
+    return encode_to_bytes(_Component(value=value), _Component, f"state {name!r}")
+
+
+def _is_encoded(value: JSON, body: bytes | None) -> bool:
+    """Return whether a value still has this form; what cannot be encoded has no form."""
+    try:
+        return msgspec.json.encode(_Component(value=value)) == body
+    except (TypeError, ValueError, RecursionError):
+        return False
 
 
 class TurnDraft:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lash.base.replay_key import replay_key
@@ -44,7 +44,6 @@ class Turn(Steps):
         self._run = run
         self._core = core
         self._draft = draft
-        self.state = draft.state
 
     @property
     def session_id(self) -> str:
@@ -53,6 +52,11 @@ class Turn(Steps):
     @property
     def turn_id(self) -> str:
         return self._run.turn_id
+
+    @property
+    def state(self) -> MutableMapping[str, Any]:
+        """The state of the session by name, saved with the turn; values are plain JSON and may be changed in place."""
+        return self._draft.state
 
     @property
     def attempt(self) -> int:
