@@ -112,6 +112,7 @@ from lash.runtime.definition import AgentDefinition, ProcessDefinition
 from lash.runtime.hooks import Hook
 from lash.runtime.policy import Retry, WorkerOptions
 from lash.runtime.processes.context import Context
+from lash.runtime.turns.transcript import TranscriptEntry
 from lash.runtime.turns.turn import Turn
 from lash.stores.attachment import ByteStore, IsOwnerGone
 from lash.stores.hints import Hint
@@ -1272,9 +1273,24 @@ class SessionHandle:
         where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
         """
     @overload
-    def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str: ...
+    def ask(
+        self,
+        text: str,
+        *,
+        key: str | None = None,
+        timeout_s: float | None = None,
+        attachments: Sequence[AttachmentRef] = ...,
+    ) -> str: ...
     @overload
-    def ask(self, text: str, *, of_type: type[T], key: str | None = None, timeout_s: float | None = None) -> T: ...
+    def ask(
+        self,
+        text: str,
+        *,
+        of_type: type[T],
+        key: str | None = None,
+        timeout_s: float | None = None,
+        attachments: Sequence[AttachmentRef] = ...,
+    ) -> T: ...
     def edit(self, message_id: str, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
         """Send a message instead of an earlier one of the user, and return the reply, as `ask` does.
 
@@ -1309,6 +1325,30 @@ class SessionHandle:
         """Return the state that the last turn saved: what its agent sees as ``turn.state``."""
     def messages(self, last: int | None = None) -> list[Message]:
         """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
+    def transcript(self, last: int | None = None) -> list[TranscriptEntry]:
+        """Return the conversation with times, followed by the input that is queued or running.
+
+        ``last`` is how many committed messages are returned at most.
+        """
+    def attach(self, content: bytes, media_type: str, *, label: str | None = None) -> AttachmentRef:
+        """Store a file with the session, and return the reference for ``attachments`` of `send` and `ask`.
+
+        A file that no message names is deleted by a sweep, after a day by default.
+        """
+    def describe(
+        self,
+        *,
+        name: str | UnsetType = ...,
+        owner: str | None | UnsetType = ...,
+        labels: dict[str, str] | UnsetType = ...,
+        metadata: JSONObject | UnsetType = ...,
+    ) -> None:
+        """Set what lists of sessions show and filter by; create the session if it does not exist.
+
+        What is not given stays as it is. Labels and metadata are replaced as a whole.
+        """
+    def meta(self) -> SessionMeta | None:
+        """Return name, owner, labels and metadata; None before the session exists."""
     def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
     def pending(self, *, limit: int = 1000, after: int = 0) -> tuple[Batch, ...]:
@@ -1316,11 +1356,12 @@ class SessionHandle:
 
         If there are as many, there may be more: pass the ``seq`` of the last one as ``after``.
         """
-    def cancel(self, reason: str = "") -> bool:
-        """Cancel the running turn, and return whether there was one.
+    def cancel(self, reason: str = "", *, batch_id: str | None = None) -> bool:
+        """Cancel the running turn, or the message that `send` returned with this id; return whether there was one.
 
-        Its agent gets CancelledError at its current await. Then its input is consumed and the session continues;
-        nothing else of it is committed. A turn that waits for its next attempt is cancelled when that starts.
+        A message whose turn has not started is removed from the queue. The agent of a running turn gets CancelledError
+        at its current await. Then its input is consumed and the session continues; nothing else of it is committed.
+        A turn that waits for its next attempt is cancelled when that starts.
         """
     def dead_letters(self, *, limit: int = 100, after: int | None = None) -> tuple[DeadLetter, ...]:
         """Return the dead letters, the oldest first: input whose turns failed permanently.

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import TypeVar, overload
 
+from msgspec import UNSET, UnsetType
+
 from lash.base.ids import new_id
 from lash.errors import AttachmentNotFound, InvalidInput, SessionNotFound, TurnFailed, WaitTimedOut
 from lash.model.activity import Observed
@@ -27,15 +29,16 @@ from lash.model.queue import (
 from lash.model.session.checkpoint import AGENT_OPTION, FRAME_PREFIX
 from lash.model.session.message import AttachmentRef, Message
 from lash.model.session.node import MessageEntry
-from lash.model.session.session import ActivePath
+from lash.model.session.session import ActivePath, SessionMeta
 from lash.model.session.usage import UsageEntry
-from lash.model.value import JSON
+from lash.model.value import JSON, JSONObject
 from lash.runtime.no_worker import warn_without_worker
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.runtime.turns.branches import BranchPoint, again, alternatives, instead_of, switch
 from lash.runtime.turns.draft import State, cancelled_id, reply_id
 from lash.runtime.turns.inbox import cancel_command, command_of, find_letter, queued_batches
 from lash.runtime.turns.messages import check_last, last_of, read_reply, read_tail, text_of
+from lash.runtime.turns.transcript import TranscriptEntry, read_transcript
 from lash.stores.storage import Storage
 from lash.stores.waiter import ReplyWatch
 
@@ -68,21 +71,38 @@ class SessionHandle:
         where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
         """
         draft = self._draft(text, key or new_id(), early=early, attachments=attachments, at=at)
-        for reference in attachments:
-            if await self._storage.attachments.entry(self.session_id, reference.id) is None:
-                raise AttachmentNotFound(self.session_id, reference.id)
+        await self._check_attachments(attachments)
         return await self._enqueue(draft)
 
     @overload
-    async def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str: ...
+    async def ask(
+        self,
+        text: str,
+        *,
+        key: str | None = None,
+        timeout_s: float | None = None,
+        attachments: Sequence[AttachmentRef] = (),
+    ) -> str: ...
 
     @overload
     async def ask(
-        self, text: str, *, of_type: type[T], key: str | None = None, timeout_s: float | None = None
+        self,
+        text: str,
+        *,
+        of_type: type[T],
+        key: str | None = None,
+        timeout_s: float | None = None,
+        attachments: Sequence[AttachmentRef] = (),
     ) -> T: ...
 
     async def ask(
-        self, text: str, *, of_type: type[T] | None = None, key: str | None = None, timeout_s: float | None = None
+        self,
+        text: str,
+        *,
+        of_type: type[T] | None = None,
+        key: str | None = None,
+        timeout_s: float | None = None,
+        attachments: Sequence[AttachmentRef] = (),
     ) -> T | str:
         """Send a message and return the text of the reply, once its turn was committed.
 
@@ -92,7 +112,9 @@ class SessionHandle:
         Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
         within ``timeout_s``: the message stays where it is, and asking again with the same key waits for it again.
         """
-        reply = await self._ask(self._draft(text, key or new_id()), timeout_s)
+        draft = self._draft(text, key or new_id(), attachments=attachments)
+        await self._check_attachments(attachments)
+        reply = await self._ask(draft, timeout_s)
         return reply if of_type is None else read_reply(reply, of_type)
 
     async def edit(self, message_id: str, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
@@ -171,6 +193,51 @@ class SessionHandle:
             return []
         return [] if tail is None else last_of(tail.messages, last)
 
+    async def transcript(self, last: int | None = None) -> list[TranscriptEntry]:
+        """Return the conversation with times, followed by the input that is queued or running.
+
+        ``last`` is how many committed messages are returned at most.
+        """
+        return await read_transcript(self._storage, self.session_id, last)
+
+    async def attach(self, content: bytes, media_type: str, *, label: str | None = None) -> AttachmentRef:
+        """Store a file with the session, and return the reference for ``attachments`` of `send` and `ask`.
+
+        A file that no message names is deleted by a sweep, after a day by default.
+        """
+        put = self._storage.attachments.put
+        try:
+            return await put(self.session_id, content, media_type, label=label)
+        except SessionNotFound:
+            await self._storage.sessions.create(self.session_id)
+            return await put(self.session_id, content, media_type, label=label)
+
+    async def describe(
+        self,
+        *,
+        name: str | UnsetType = UNSET,
+        owner: str | None | UnsetType = UNSET,
+        labels: dict[str, str] | UnsetType = UNSET,
+        metadata: JSONObject | UnsetType = UNSET,
+    ) -> None:
+        """Set what lists of sessions show and filter by; create the session if it does not exist.
+
+        What is not given stays as it is. Labels and metadata are replaced as a whole.
+        """
+        edit = self._storage.session(self.session_id).edit
+        try:
+            await edit(name=name, owner=owner, labels=labels, metadata=metadata)
+        except SessionNotFound:
+            await self._storage.sessions.create(self.session_id)
+            await edit(name=name, owner=owner, labels=labels, metadata=metadata)
+
+    async def meta(self) -> SessionMeta | None:
+        """Return name, owner, labels and metadata; None before the session exists."""
+        try:
+            return await self._storage.session(self.session_id).meta()
+        except SessionNotFound:
+            return None
+
     async def usage(self) -> tuple[UsageEntry, ...]:
         """Return the tokens spent, in all."""
         try:
@@ -189,17 +256,24 @@ class SessionHandle:
         except SessionNotFound:
             return ()
 
-    async def cancel(self, reason: str = "") -> bool:
-        """Cancel the running turn, and return whether there was one.
+    async def cancel(self, reason: str = "", *, batch_id: str | None = None) -> bool:
+        """Cancel the running turn, or the message that `send` returned with this id; return whether there was one.
 
-        Its agent gets CancelledError at its current await. Then its input is consumed and the session continues;
-        nothing else of it is committed. A turn that waits for its next attempt is cancelled when that starts.
+        A message whose turn has not started is removed from the queue. The agent of a running turn gets CancelledError
+        at its current await. Then its input is consumed and the session continues; nothing else of it is committed.
+        A turn that waits for its next attempt is cancelled when that starts.
         """
         async for batch in queued_batches(self._storage, self.session_id):
-            if batch.attempts and command_of(batch) is None:
-                command = cancel_command(turn_id_of(batch.batch_id), reason)
-                await self._enqueue(BatchDraft(session_id=self.session_id, payloads=(command,)))
-                return True
+            if command_of(batch) is not None or (batch_id is not None and batch.batch_id != batch_id):
+                continue
+            if not batch.attempts:
+                if batch_id is None:
+                    continue
+                if await self._storage.queue.cancel(self.session_id, batch_id) is not None:
+                    return True
+            command = cancel_command(turn_id_of(batch.batch_id), reason)
+            await self._enqueue(BatchDraft(session_id=self.session_id, payloads=(command,)))
+            return True
         return False
 
     async def dead_letters(self, *, limit: int = 100, after: int | None = None) -> tuple[DeadLetter, ...]:
@@ -271,6 +345,15 @@ class SessionHandle:
             delivery=Delivery.EARLIEST_SAFE_BOUNDARY if early else Delivery.AFTER_CURRENT_TURN_COMMIT,
             available_at_ms=0 if at is None else max(0, round(at.timestamp() * 1_000)),
         )
+
+    async def _check_attachments(self, attachments: Sequence[AttachmentRef]) -> None:
+        for reference in attachments:
+            try:
+                found = await self._storage.attachments.entry(self.session_id, reference.id)
+            except SessionNotFound:
+                found = None
+            if found is None:
+                raise AttachmentNotFound(self.session_id, reference.id)
 
     async def _enqueue(self, draft: BatchDraft) -> Enqueued:
         try:
