@@ -60,7 +60,6 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "commit_consume_keys": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "commit_stamp_turn": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_turns": "PostgreSQL writes a commit as one statement, SQLite step by step",
-    "commit_turn": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "commit_usage": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_usage_total": "PostgreSQL writes a commit as one statement, SQLite step by step",
     "commit_usage_totals": "PostgreSQL writes a commit as one statement, SQLite step by step",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lash.base.compression import BlobRef, Compression
-from lash.errors import BlobNotFound
+from lash.errors import BlobNotFound, InvalidInput, SessionNotFound
 from lash.model.session.checkpoint import EXECUTION_STATE, PLUGIN_SNAPSHOT, TOOL_STATE, CheckpointDraft
 from lash.model.session.session import Retention
 from lash.stores.session import Session
@@ -232,6 +232,44 @@ class TestCheckpoint:
             await session.commit(commit(0, session_id=session_id, checkpoint=draft(1, {"k": b"same" * 2_000})))
         await storage.sessions.delete("one")
         assert (await loaded(storage, "two")).checkpoint.components == {"k": b"same" * 2_000}
+
+    async def test_a_turn_names_its_checkpoint(self, harness: Harness) -> None:
+        """The checkpoint that a turn left is found by the id of the turn, as long as it and the record are kept."""
+        names: list[str] = []
+        storage = await harness.open(on_statement=names.append, retention=Retention.last(3))
+        session = await created(storage)
+        for number in range(3):
+            await session.commit(commit(number, turn_id=f"t{number}", checkpoint=draft(number, {"a": b"%d" % number})))
+        await session.append([node("n")], turn_id="t3")
+        names.clear()
+        assert await session.checkpoint(turn_id="t2") == await session.checkpoint(3)
+        assert [name for name in names if name in ("checkpoint_load", "commit_turn")] in (
+            ["commit_turn", "checkpoint_load", "checkpoint_load"],
+            ["commit_turn"],
+        )
+        assert await session.checkpoint_manifest(turn_id="t1") == await session.checkpoint_manifest(2)
+        appended = await session.checkpoint(turn_id="t3")
+        assert appended is not None
+        assert (appended.revision, appended.components) == (4, {"a": b"2"})
+        assert await session.checkpoint(turn_id="t0") is None, "beyond what is kept"
+        assert (
+            await session.checkpoint(turn_id="unknown") is await session.checkpoint_manifest(turn_id="unknown") is None
+        )
+        await harness.clock.advance(10)
+        await storage.maintenance.prune_turns(older_than_ms=1)
+        assert await session.checkpoint(turn_id="t2") is None, "its record is gone"
+        assert await session.checkpoint(3) is not None
+
+    async def test_a_checkpoint_is_named_in_one_way(self, harness: Harness) -> None:
+        """A revision and a turn together are refused, and so is a session that does not exist."""
+        storage = await harness.open()
+        session = await created(storage)
+        with pytest.raises(InvalidInput, match="expected revision or turn_id, got both; leave one out"):
+            await session.checkpoint(1, turn_id="t")
+        with pytest.raises(InvalidInput, match="turn_id"):
+            await session.checkpoint_manifest(turn_id="")
+        with pytest.raises(SessionNotFound):
+            await storage.session("unknown").checkpoint(turn_id="t")
 
     async def test_an_empty_draft_is_a_checkpoint(self, harness: Harness) -> None:
         """A commit that saves no state has an empty checkpoint, not a missing one."""

@@ -22,7 +22,7 @@ from lash.plan.session.append import (
 )
 from lash.plan.session.node import NewSegment, StoredNode
 from lash.plan.session.session import HeadRow
-from lash.plan.session.turn import TurnRow, check_result
+from lash.plan.session.turn import TurnRow, check_result, check_turn_choice, revision_of
 from tests.rules.kit import EMPTY_HEAD, SESSION, noted, rules, said, sha256, stored
 
 # Five nodes on three segments; the leaf "e" ends segment 2.
@@ -154,3 +154,24 @@ def test_stored_results() -> None:
     check_result('{"revision":1,"checkpoint_ref":"r","manifest":{}}')
     with pytest.raises(CorruptData):
         check_result('{"revision":1}')
+
+
+def test_a_result_names_its_revision() -> None:
+    """The revision of a turn is in the result of its commit or its append."""
+    assert revision_of("t", TurnRow("h", '{"revision":3,"parent_node_id":null}')) == 3
+    assert revision_of("t", TurnRow("h", '{"revision":4,"checkpoint_ref":"r","manifest":{}}')) == 4
+    with pytest.raises(CorruptData, match="the result of turn 't'"):
+        revision_of("t", TurnRow("h", "{}"))
+
+
+def test_a_revision_is_named_in_one_way() -> None:
+    """A revision or a turn, and each must be possible."""
+    check_turn_choice(None, None)
+    check_turn_choice(0, None)
+    check_turn_choice(None, "t")
+    with pytest.raises(InvalidInput, match="expected revision or turn_id, got both; leave one out"):
+        check_turn_choice(1, "t")
+    with pytest.raises(InvalidInput, match="revision"):
+        check_turn_choice(-1, None)
+    with pytest.raises(InvalidInput, match="turn_id is blank"):
+        check_turn_choice(None, " ")

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from lash.backend.record import RecordValues
 from lash.base.compression import BlobRef
-from lash.base.limits import check_identifier, check_identifiers, check_integer, check_limit
+from lash.base.limits import check_identifier, check_identifiers, check_limit
 from lash.errors import BlobNotFound, NodeNotFound
 from lash.model.lease import LeaseFence
 from lash.model.session.checkpoint import Checkpoint, CheckpointManifest
@@ -59,6 +59,7 @@ from lash.plan.session.session import (
     decode_raw_path,
     require_removable,
 )
+from lash.plan.session.turn import check_turn_choice, revision_of
 from lash.stores.hints import Hints
 from lash.stores.session import SessionRows
 
@@ -248,15 +249,23 @@ class BoundSession:
         wanted, page = check_kind(kind), check_page(after, limit, newest_first=newest_first)
         return self._begun(await self._rows.list_nodes(self._session_id, wanted, page, graph_nodes), after)
 
-    async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
-        if revision is not None:
-            check_integer("revision", revision, at_least=0)
-        return await self._rows.checkpoint(self._session_id, revision, decode_checkpoint)
+    async def checkpoint(self, revision: int | None = None, *, turn_id: str | None = None) -> Checkpoint | None:
+        wanted = await self._chosen_revision(revision, turn_id)
+        return await self._rows.checkpoint(self._session_id, wanted, decode_checkpoint)
 
-    async def checkpoint_manifest(self, revision: int | None = None) -> CheckpointManifest | None:
-        if revision is not None:
-            check_integer("revision", revision, at_least=0)
-        return await self._rows.checkpoint_manifest(self._session_id, revision, decode_manifest)
+    async def checkpoint_manifest(
+        self, revision: int | None = None, *, turn_id: str | None = None
+    ) -> CheckpointManifest | None:
+        wanted = await self._chosen_revision(revision, turn_id)
+        return await self._rows.checkpoint_manifest(self._session_id, wanted, decode_manifest)
+
+    async def _chosen_revision(self, revision: int | None, turn_id: str | None) -> int | None:
+        """Return the revision that is named, or that a turn published; 0, which has no checkpoint, without a record."""
+        check_turn_choice(revision, turn_id)
+        if turn_id is None:
+            return revision
+        row = await self._rows.turn(self._session_id, turn_id)
+        return 0 if row is None else revision_of(turn_id, row)
 
     async def blob(self, ref: BlobRef) -> bytes:
         content = await self._rows.blob(self._session_id, check_ref("ref", ref), decode_component)

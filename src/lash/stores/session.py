@@ -111,11 +111,17 @@ class Session(Protocol):
         """
         ...
 
-    async def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
-        """Return the checkpoint of a revision, by default the head's; None if it is not kept."""
+    async def checkpoint(self, revision: int | None = None, *, turn_id: str | None = None) -> Checkpoint | None:
+        """Return the checkpoint of a revision or of a turn, by default the head's; None if it is not kept.
+
+        That of a turn is the one that its commit or append left. It is found by the record of the turn, so None is
+        also the answer for a turn that was not committed or whose record was pruned. It takes a second read.
+        """
         ...
 
-    async def checkpoint_manifest(self, revision: int | None = None) -> CheckpointManifest | None:
+    async def checkpoint_manifest(
+        self, revision: int | None = None, *, turn_id: str | None = None
+    ) -> CheckpointManifest | None:
         """Return the same without the bytes of its components."""
         ...
 
@@ -407,6 +413,10 @@ class SessionRows(Protocol):
         self, session_id: str, kind: str, page: NodePage, decode: Callable[[list[PathRow]], T]
     ) -> T | None:
         """Return a page of the live nodes of a kind; None if ``page.after`` is unknown."""
+        ...
+
+    async def turn(self, session_id: str, turn_id: str) -> TurnRow | None:
+        """Return the record of a turn; None if it was not committed, or if its record was pruned."""
         ...
 
     async def checkpoint(

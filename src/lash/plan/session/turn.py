@@ -15,7 +15,8 @@ import msgspec
 
 from lash.base.codec import decode
 from lash.base.compression import BlobRef
-from lash.errors import CorruptData, TurnConflict
+from lash.base.limits import check_identifier, check_integer
+from lash.errors import CorruptData, InvalidInput, TurnConflict
 from lash.model.session.checkpoint import FRAME_PREFIX
 from lash.model.session.commit import (
     Append,
@@ -82,10 +83,29 @@ def replay(session_id: str, turn_id: str, row: TurnRow, own_hash: str, shape: ty
 
 def check_result(text: str) -> None:
     """Raise CorruptData if a stored result is neither that of a commit nor that of an append."""
+    _any_result(text, "its result")
+
+
+def revision_of(turn_id: str, row: TurnRow) -> int:
+    """Return the revision that the commit or append of a turn published."""
+    return _any_result(row.result, f"the result of turn {turn_id!r}").revision
+
+
+def check_turn_choice(revision: object, turn_id: object) -> None:
+    """Raise InvalidInput unless at most one of a revision and a turn is named, and it can exist."""
+    if revision is not None and turn_id is not None:
+        raise InvalidInput("expected revision or turn_id, got both; leave one out")
+    if revision is not None:
+        check_integer("revision", revision, at_least=0)
+    if turn_id is not None:
+        check_identifier("turn_id", turn_id)
+
+
+def _any_result(text: str, what: str) -> AppendResult | CommitResult:
     try:
-        decode(text, AppendResult, "its result")
+        return decode(text, AppendResult, what)
     except CorruptData:
-        decode(text, CommitResult, "its result")
+        return decode(text, CommitResult, what)
 
 
 def _frame(frame: AgentFrame, components: Mapping[str, BlobRef]) -> dict[str, object]:

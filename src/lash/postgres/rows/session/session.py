@@ -86,6 +86,13 @@ class CheckpointAnswer(msgspec.Struct, frozen=True, array_like=True):
     components: list[ComponentRow]
 
 
+class TurnAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The record of a turn of a session that exists, if there is one."""
+
+    session_key: int
+    turn: TurnRow | None
+
+
 class ManifestAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The checkpoint of one revision, if it is kept, without the bytes of its components."""
 
@@ -267,6 +274,10 @@ class PostgresSessionRows:
         found = await self._database.read_one(NodePageAnswer, query, session_id, page.after, wanted, page.limit)
         answer = await self._existing(session_id, found)
         return decode(answer.nodes) if answer.begins else None
+
+    async def turn(self, session_id: str, turn_id: str) -> TurnRow | None:
+        found = await self._database.read_one(TurnAnswer, "commit_turn", session_id, turn_id)
+        return (await self._existing(session_id, found)).turn
 
     async def checkpoint(
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]

@@ -1,3 +1,15 @@
+-- name: commit_turn
+-- The commit that the turn $2 of a session has, NULL if it has none; no row if the session does not exist.
+SELECT
+    s.session_key,
+    (
+        SELECT row(t.commit_hash, t.result)
+        FROM :"schema".lash_turns AS t
+        WHERE t.session_key = s.session_key AND t.turn_id = $2::text
+    )
+FROM :"schema".lash_sessions AS s
+WHERE s.session_id = $1::text;
+
 -- name: commit_facts
 -- The facts for a commit of turn $2 that names the nodes $3, the refs $4, the claims of tokens $5 and ids $6, and the
 -- attachments $7, and changes the records with own flags $8, collections $9 and keys $10: the time, the head, the turn's commit if it has one, the lease, the given nodes that are stored

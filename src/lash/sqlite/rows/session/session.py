@@ -156,6 +156,13 @@ class SQLiteSessionRows:
         """Run a read of so many nodes: on the event loop if they are few, which costs less than a thread."""
         return self._database.read(body) if nodes <= FEW_NODES else await self._database.read_in_thread(body)
 
+    async def turn(self, session_id: str, turn_id: str) -> TurnRow | None:
+        def body(reader: Reader) -> TurnRow | None:
+            key = _read(reader, session_id).session_key
+            return reader.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id)
+
+        return self._database.read(body)
+
     async def checkpoint(
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]
     ) -> T | None:
