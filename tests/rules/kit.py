@@ -23,7 +23,7 @@ from lash.plan.session.session import HeadRow
 SESSION = "session-1"
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
 FREE_LEASE = LeaseRow(0, None, None, None, None, 0, 0)
-EMPTY_HEAD = HeadRow(1, 0, False, None, None, None, False, 0, 0, 0, "", 0)
+EMPTY_HEAD = HeadRow(1, 0, False, None, None, None, False, 0, 0, 0, "", 0, None)
 
 
 def sha256(content: bytes) -> str:

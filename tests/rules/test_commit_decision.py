@@ -36,7 +36,7 @@ FENCE = LeaseFence(
 LIVE = LeaseRow(5, "worker", "first", None, "token", 0, 2_000)
 
 # A session of five nodes on three segments; the leaf "e" ends segment 2.
-HEAD = HeadRow(7, 4, True, "e", 2, 3, True, 3, 11, 5, "hi", 2)
+HEAD = HeadRow(7, 4, True, "e", 2, 3, True, 3, 11, 5, "hi", 2, None)
 LEAF = stored("e", 2, 3, parent="d")
 INNER = stored("b", 1, 1, parent="a", tip=False)
 
@@ -67,21 +67,21 @@ def test_the_first_commit_publishes_the_first_head() -> None:
     decision = applied(
         Append(nodes=(said("a"), said("b", "a", "bye", Role.ASSISTANT), said("c", "b", "more"))), head=EMPTY_HEAD
     )
-    assert decision.head == HeadRow(1, 1, True, "c", 1, 2, True, 1, 3, 3, "hello", 2)
+    assert decision.head == HeadRow(1, 1, True, "c", 1, 2, True, 1, 3, 3, "hello", 2, None)
     assert decision.replace is False
 
 
 def test_an_append_on_the_leaf_moves_the_head() -> None:
     """Revision, leaf and counters move; the first user message stays the first."""
     decision = applied(Append(nodes=(said("f", "e", "later"),)), LEAF)
-    assert decision.head == HeadRow(7, 5, True, "f", 2, 4, True, 3, 12, 6, "hi", 3)
+    assert decision.head == HeadRow(7, 5, True, "f", 2, 4, True, 3, 12, 6, "hi", 3, None)
     assert decision.placement.segments == ()
 
 
 def test_an_append_elsewhere_opens_a_segment() -> None:
     """A branch becomes the active path with its new segment."""
     decision = applied(Append(nodes=(noted("f", "b"),)), INNER)
-    assert decision.head == HeadRow(7, 5, True, "f", 4, 2, True, 4, 12, 6, "hi", 2)
+    assert decision.head == HeadRow(7, 5, True, "f", 4, 2, True, 4, 12, 6, "hi", 2, None)
     assert decision.placement.segments == (NewSegment(4, 1, 1),)
 
 
@@ -135,7 +135,7 @@ def test_a_replacement_counts_anew_and_numbers_on() -> None:
     """Segments and sequence numbers are never reused; counts and the first message are the new ones."""
     graph = ReplaceFull(nodes=(said("x", None, "new"), noted("y", "x")), leaf_node_id="x", replaced_node_count=5)
     decision = applied(graph)
-    assert decision.head == HeadRow(7, 5, True, "x", 4, 0, False, 4, 13, 2, "new", 1)
+    assert decision.head == HeadRow(7, 5, True, "x", 4, 0, False, 4, 13, 2, "new", 1, None)
     assert decision.replace is True
 
 
@@ -149,7 +149,7 @@ def test_the_first_message_of_a_replacement_goes_by_the_order_given() -> None:
 def test_a_replacement_by_nothing_empties_the_session() -> None:
     """No node, no leaf, no line for the list."""
     decision = applied(ReplaceFull(nodes=(), leaf_node_id=None, replaced_node_count=5))
-    assert decision.head == HeadRow(7, 5, True, None, None, None, False, 3, 11, 0, "", 0)
+    assert decision.head == HeadRow(7, 5, True, None, None, None, False, 3, 11, 0, "", 0, None)
 
 
 @pytest.mark.parametrize("nodes", [(), (noted("x"),)])

@@ -12,7 +12,7 @@ from lash.model.session.commit import Append, Commit, CommitBudget, ReplaceFull,
 from lash.model.session.frame import AgentFrame, ModelSpec
 from lash.model.session.session import SessionConfig
 from lash.model.session.usage import TokenUsage, UsageEntry
-from lash.plan.session.commit import PreparedCommit, prepare_commit
+from lash.plan.session.commit import PreparedCommit, prepare_commit, retained
 from lash.plan.session.usage import UsageRow
 from tests.rules.kit import NOON, SESSION, appending, noted, rules, sha256
 
@@ -255,3 +255,9 @@ def test_which_commits_are_brief() -> None:
     for size, is_brief in ((262_144 - empty, True), (262_145 - empty, False)):
         state = CheckpointDraft(turn_state=TurnState(), components={"tool_state": b"x" * size})
         assert prepared(commit(checkpoint=state), compression=Compression.LOW_LATENCY).is_brief is is_brief
+
+
+@pytest.mark.parametrize(("keep", "floor"), [(None, 0), (0, 0), (1, 8), (3, 6)])
+def test_the_retention_of_a_session_wins(keep: int | None, floor: int) -> None:
+    """A commit to a session with a retention of its own drops by that; without one, by that of the storage."""
+    assert retained(prepared(replace(commit(), expected_revision=7), keep=None), keep).retention_floor == floor

@@ -20,6 +20,7 @@ LEASE = LeaseRow(3, "w", "1", None, "t", 0, NOON_MS + 1)
 FACTS = ErasureFacts(
     now_ms=NOON_MS,
     revision=6,
+    keep=None,
     lease=FREE_LEASE,
     held=[HeldNode("a", "path")],
     found=[ErasableNode("a", True), ErasableNode("b", False)],
@@ -78,3 +79,11 @@ def test_the_last_revision_cannot_be_left() -> None:
     """A counter that is exhausted is reported."""
     with pytest.raises(InvalidInput, match="exhausted"):
         plan_erasure(prepared(), msgspec.structs.replace(FACTS, revision=2**63 - 1))
+
+
+@pytest.mark.parametrize(("own", "floor"), [(None, 7), (0, 0), (3, 5)])
+def test_the_retention_of_a_session_wins(own: int | None, floor: int) -> None:
+    """An erasure drops checkpoints by the retention of its session, if that has one."""
+    erasure = plan_erasure(prepared(keep=1), msgspec.structs.replace(FACTS, keep=own))
+    assert erasure is not None
+    assert erasure.retention_floor == floor

@@ -29,8 +29,8 @@ def test_it_is_moved_to_where_the_session_starts() -> None:
     assert starting_at(prepared, 0) == prepared
     decision = plan_commit(moved, first_facts(moved))
     assert isinstance(decision, Apply)
-    assert decision.assumed == HeadRow(0, 5, False, None, None, None, False, 0, 0, 0, "", 0)
-    assert decision.head == HeadRow(0, 6, True, "a", 1, 0, True, 1, 1, 1, "hi", 1)
+    assert decision.assumed == HeadRow(0, 5, False, None, None, None, False, 0, 0, 0, "", 0, None)
+    assert decision.head == HeadRow(0, 6, True, "a", 1, 0, True, 1, 1, 1, "hi", 1, None)
 
 
 def test_nothing_is_stored_yet() -> None:

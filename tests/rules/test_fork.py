@@ -27,7 +27,7 @@ def prepare(
 
 
 def row(relation: SessionRelation) -> MetaRow:
-    return MetaRow(9, "t", "t", 5, "", None, encode_relation(relation), 4, "", 0, 6, None, "{}", "{}", None, None)
+    return MetaRow(9, "t", "t", 5, "", None, encode_relation(relation), 4, "", 0, 6, None, "{}", "{}", None, None, None)
 
 
 def test_a_fork_is_named_like_its_id_unless_told() -> None:

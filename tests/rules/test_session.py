@@ -56,7 +56,7 @@ HEAD = SessionHead(
 )
 META_ROW = MetaRow(
     *(7, SESSION, "A chat", 50, "large", "/tmp", '{"relation":{"kind":"root"}}', 4, "hello", 2, 99),
-    *(None, "{}", "{}", None, None),
+    *(None, "{}", "{}", None, None, 5),
 )
 
 
@@ -77,7 +77,7 @@ def test_the_leaf_can_be_built_on() -> None:
 
 def test_a_session_begins_without_nodes_at_the_revision_it_was_given() -> None:
     """A session recreated after its deletion starts above its old revision."""
-    assert new_head(META_ROW) == HeadRow(7, 4, False, None, None, None, False, 0, 0, 0, "", 0)
+    assert new_head(META_ROW) == HeadRow(7, 4, False, None, None, None, False, 0, 0, 0, "", 0, 5)
 
 
 def test_a_missing_session_was_deleted_or_never_there() -> None:

@@ -26,7 +26,7 @@ from lash.plan.session.turn import TurnRow, check_result, check_turn_choice, rev
 from tests.rules.kit import EMPTY_HEAD, SESSION, noted, rules, said, sha256, stored
 
 # Five nodes on three segments; the leaf "e" ends segment 2.
-HEAD = HeadRow(7, 4, True, "e", 2, 3, True, 3, 11, 5, "hi", 2)
+HEAD = HeadRow(7, 4, True, "e", 2, 3, True, 3, 11, 5, "hi", 2, None)
 
 
 def prepared(*nodes: Node, turn_id: str | None = None, **options: object) -> PreparedAppend:
@@ -52,7 +52,7 @@ def test_nodes_continue_the_segment_of_the_leaf() -> None:
         (2, 5, 13, "y", "x"),
     ]
     assert decision.placement.segments == ()
-    assert decision.head == HeadRow(7, 5, True, "y", 2, 5, True, 3, 13, 7, "hi", 3)
+    assert decision.head == HeadRow(7, 5, True, "y", 2, 5, True, 3, 13, 7, "hi", 3, None)
     assert decision.result == AppendResult(revision=5, parent_node_id="e")
 
 
@@ -61,14 +61,14 @@ def test_nodes_behind_an_inner_leaf_open_a_segment() -> None:
     inner = msgspec.structs.replace(HEAD, leaf_is_tip=False)
     decision = applied(prepared(noted("x")), known(inner))
     assert decision.placement.segments == (NewSegment(4, 2, 3),)
-    assert decision.head == HeadRow(7, 5, True, "x", 4, 4, True, 4, 12, 6, "hi", 2)
+    assert decision.head == HeadRow(7, 5, True, "x", 4, 4, True, 4, 12, 6, "hi", 2, None)
 
 
 def test_the_first_nodes_open_the_first_segment() -> None:
     """A session without nodes gets its root, its first user message and its first revision."""
     decision = applied(prepared(said("x", text="first"), said("y", text="second")), known(EMPTY_HEAD))
     assert decision.placement.segments == (NewSegment(1, None, None),)
-    assert decision.head == HeadRow(1, 1, True, "y", 1, 1, True, 1, 2, 2, "first", 2)
+    assert decision.head == HeadRow(1, 1, True, "y", 1, 1, True, 1, 2, 2, "first", 2, None)
     assert decision.result == AppendResult(revision=1, parent_node_id=None)
 
 

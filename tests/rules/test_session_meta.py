@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from lash.errors import CorruptData, InvalidInput, SessionBindingMismatch
 from lash.model.causal import TurnCause
-from lash.model.session.session import ChildRelation, RootRelation, SessionMeta
+from lash.model.session.session import ChildRelation, Retention, RootRelation, SessionMeta
 from lash.plan.session.meta import (
     GivenMeta,
     MetaChange,
@@ -18,6 +18,7 @@ from lash.plan.session.meta import (
     decode_meta,
     edit_change,
     encode_meta,
+    kept_of,
     label_terms,
     new_meta,
     save_change,
@@ -36,10 +37,11 @@ META = SessionMeta(
     labels={"b": "2", "a": "1"},
     metadata={"x": [1]},
     expires_at_ms=70,
+    retention=Retention.last(3),
 )
 META_ROW = MetaRow(
     *(7, SESSION, "A chat", 50, "large", "/tmp", '{"relation":{"kind":"root"}}', 4, "hello", 2, 99),
-    *("ada", '{"a":"1","b":"2"}', '{"metadata":{"x":[1]}}', 70, "helper"),
+    *("ada", '{"a":"1","b":"2"}', '{"metadata":{"x":[1]}}', 70, "helper", 3),
 )
 
 
@@ -57,7 +59,8 @@ def test_a_new_session_is_named_after_its_id_unless_it_has_a_name() -> None:
         SESSION, GivenMeta(name="", model="large", cwd="/tmp", relation=CHILD, owner="ada", labels={"a": "b"})
     )
     assert (named.name, named.model, named.cwd, named.relation) == ("", "large", "/tmp", CHILD)
-    full = new_meta(SESSION, GivenMeta(metadata={"x": 1}, expires_at_ms=5))
+    full = new_meta(SESSION, GivenMeta(metadata={"x": 1}, expires_at_ms=5, retention=Retention.all()))
+    assert (full.retention, plain.retention) == (Retention.all(), None)
     assert (named.owner, named.labels, full.metadata, full.expires_at_ms) == ("ada", {"a": "b"}, {"x": 1}, 5)
     with pytest.raises(InvalidInput, match="session_id is blank"):
         new_meta("", GivenMeta())
@@ -166,6 +169,8 @@ def test_saving_changes_everything() -> None:
         owner="ada",
         set_expiry=True,
         expires_at_ms=70,
+        set_keep=True,
+        keep=3,
         terms={"": "ada", "a": "1", "b": "2"},
     )
 
@@ -185,6 +190,9 @@ NOTHING: dict[str, Any] = dict.fromkeys(("name", "owner", "labels", "metadata", 
         ({"metadata": {"x": 1}}, {"metadata": '{"metadata":{"x":1}}'}),
         ({"expires_at_ms": 5}, {"set_expiry": True, "expires_at_ms": 5}),
         ({"expires_at_ms": None}, {"set_expiry": True}),
+        ({"retention": Retention.all()}, {"set_keep": True, "keep": 0}),
+        ({"retention": Retention.last(4)}, {"set_keep": True, "keep": 4}),
+        ({"retention": None}, {"set_keep": True}),
     ],
 )
 def test_an_edit_changes_what_is_given(given: dict[str, Any], change: dict[str, Any]) -> None:
@@ -193,9 +201,29 @@ def test_an_edit_changes_what_is_given(given: dict[str, Any], change: dict[str, 
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"name": "\0"}, {"owner": ""}, {"labels": 7}, {"metadata": None}, {"expires_at_ms": 1.5}]
+    "wrong",
+    [{"name": "\0"}, {"owner": ""}, {"labels": 7}, {"metadata": None}, {"expires_at_ms": 1.5}, {"retention": 3}],
 )
 def test_a_wrong_edit_is_refused(wrong: dict[str, Any]) -> None:
     """The error names the part."""
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         edit_change(SESSION, **{**NOTHING, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("keep", "storage", "kept"), [(None, 2, 2), (None, None, None), (0, 2, None), (5, 2, 5), (1, None, 1)]
+)
+def test_a_session_keeps_what_it_says_or_else_what_the_storage_says(
+    keep: int | None, storage: int | None, kept: int | None
+) -> None:
+    """The retention of a session wins over that of the storage; 0 stands for all."""
+    assert kept_of(keep, Retention(keep=storage)) == kept
+
+
+def test_an_unknown_retention_is_refused() -> None:
+    """A number is not a retention; all checkpoints are stored as 0, which no count is."""
+    with pytest.raises(InvalidInput, match="expected a Retention, got int; use Retention"):
+        encode_meta(replace(META, retention=3), SESSION)
+    assert encode_meta(replace(META, retention=Retention.all()), SESSION).keep == 0
+    assert decode_meta(replace(META_ROW, keep_checkpoints=0)).retention == Retention.all()
+    assert decode_meta(replace(META_ROW, keep_checkpoints=None)).retention is None

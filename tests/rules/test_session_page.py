@@ -58,6 +58,7 @@ ROW = PageRow(
     metadata="{}",
     expires_at_ms=70,
     agent="helper",
+    keep_checkpoints=None,
     config='{"provider_id":"p"}',
     current_frame_id="f",
     leaf_node_id="c",

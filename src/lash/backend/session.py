@@ -20,6 +20,7 @@ from lash.model.session.node import Node, RawNode
 from lash.model.session.session import (
     ActivePath,
     ReadScope,
+    Retention,
     RootRelation,
     SessionFilter,
     SessionHead,
@@ -85,6 +86,7 @@ class Sessions:
         labels: dict[str, str] | None = None,
         metadata: JSONObject | None = None,
         expires_at_ms: int | None = None,
+        retention: Retention | None = None,
         commit: Commit | None = None,
     ) -> CreatedSession:
         given = GivenMeta(
@@ -96,6 +98,7 @@ class Sessions:
             labels=labels,
             metadata=metadata,
             expires_at_ms=expires_at_ms,
+            retention=retention,
         )
         encoded = encode_meta(new_meta(session_id, given), session_id)
         if commit is not None:
@@ -125,6 +128,7 @@ class Sessions:
         labels: dict[str, str] | None = None,
         metadata: JSONObject | None = None,
         expires_at_ms: int | None = None,
+        retention: Retention | None = None,
     ) -> CreatedSession:
         given = GivenMeta(
             name=name,
@@ -134,6 +138,7 @@ class Sessions:
             labels=labels,
             metadata=metadata,
             expires_at_ms=expires_at_ms,
+            retention=retention,
         )
         prepared = prepare_fork(source_session_id, new_session_id, given, node_id=node_id)
         row, created = await self._rows.fork(prepared, partial(fork_point, prepared))
@@ -299,6 +304,7 @@ class BoundSession:
         labels: dict[str, str] | UnsetType = UNSET,
         metadata: JSONObject | UnsetType = UNSET,
         expires_at_ms: int | None | UnsetType = UNSET,
+        retention: Retention | None | UnsetType = UNSET,
     ) -> None:
         await self._rows.change_meta(
             edit_change(
@@ -308,6 +314,7 @@ class BoundSession:
                 labels=labels,
                 metadata=metadata,
                 expires_at_ms=expires_at_ms,
+                retention=retention,
             )
         )
 

@@ -16,6 +16,7 @@ from lash.model.session.node import Node, RawNode
 from lash.model.session.session import (
     ActivePath,
     ReadScope,
+    Retention,
     SessionFilter,
     SessionHead,
     SessionMeta,
@@ -177,10 +178,12 @@ class Session(Protocol):
         labels: dict[str, str] | UnsetType = ...,
         metadata: JSONObject | UnsetType = ...,
         expires_at_ms: int | None | UnsetType = ...,
+        retention: Retention | None | UnsetType = ...,
     ) -> None:
         """Change the given parts of the metadata in one write; the others, and the head, are not touched.
 
-        Labels and metadata are replaced as a whole. None removes the owner or the expiry.
+        Labels and metadata are replaced as a whole. None removes the owner, the expiry, or the session's own retention.
+        A new retention holds from the next commit on, which drops the checkpoints that are too many.
         """
         ...
 
@@ -226,12 +229,14 @@ class SessionStore(Protocol):
         labels: dict[str, str] | None = None,
         metadata: JSONObject | None = None,
         expires_at_ms: int | None = None,
+        retention: Retention | None = None,
         commit: Commit | None = None,
     ) -> CreatedSession:
         """Create a session, or return the one that exists, unchanged.
 
         ``owner`` and at most 32 ``labels`` are indexed for `list`. ``metadata`` is JSON of up to 64 KiB. From
-        ``expires_at_ms`` on, maintenance deletes the session.
+        ``expires_at_ms`` on, maintenance deletes the session. ``retention`` is how many checkpoints the session keeps;
+        None: as many as the storage is opened with.
 
         Of any number of concurrent calls one creates. An id that was deleted may be created again; its revision
         and fencing numbers then start above the old ones, so that no old revision or fence matches.
@@ -257,6 +262,7 @@ class SessionStore(Protocol):
         labels: dict[str, str] | None = None,
         metadata: JSONObject | None = None,
         expires_at_ms: int | None = None,
+        retention: Retention | None = None,
     ) -> CreatedSession:
         """Create a session that continues from a live node of another one, by default from its leaf.
 

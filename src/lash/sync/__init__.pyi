@@ -1182,9 +1182,15 @@ class Session:
         previous page; raises NodeNotFound if it is unknown. The cost depends on the page alone, with one exception: a
         fork reads its whole inherited path for a page that contains inherited nodes.
         """
-    def checkpoint(self, revision: int | None = None) -> Checkpoint | None:
-        """Return the checkpoint of a revision, by default the head's; None if it is not kept."""
-    def checkpoint_manifest(self, revision: int | None = None) -> CheckpointManifest | None:
+    def checkpoint(self, revision: int | None = None, *, turn_id: str | None = None) -> Checkpoint | None:
+        """Return the checkpoint of a revision or of a turn, by default the head's; None if it is not kept.
+
+        That of a turn is the one that its commit or append left. It is found by the record of the turn, so None is
+        also the answer for a turn that was not committed or whose record was pruned. It takes a second read.
+        """
+    def checkpoint_manifest(
+        self, revision: int | None = None, *, turn_id: str | None = None
+    ) -> CheckpointManifest | None:
         """Return the same without the bytes of its components."""
     def blob(self, ref: BlobRef) -> bytes:
         """Return bytes that the session holds, or raise BlobNotFound."""
@@ -1228,10 +1234,12 @@ class Session:
         labels: dict[str, str] | UnsetType = ...,
         metadata: JSONObject | UnsetType = ...,
         expires_at_ms: int | None | UnsetType = ...,
+        retention: Retention | None | UnsetType = ...,
     ) -> None:
         """Change the given parts of the metadata in one write; the others, and the head, are not touched.
 
-        Labels and metadata are replaced as a whole. None removes the owner or the expiry.
+        Labels and metadata are replaced as a whole. None removes the owner, the expiry, or the session's own retention.
+        A new retention holds from the next commit on, which drops the checkpoints that are too many.
         """
     def tombstone(self, node_ids: Collection[str]) -> int:
         """Remove nodes from every read at once, and return how many were live until now.
@@ -1395,12 +1403,14 @@ class SessionStore:
         labels: dict[str, str] | None = None,
         metadata: JSONObject | None = None,
         expires_at_ms: int | None = None,
+        retention: Retention | None = None,
         commit: Commit | None = None,
     ) -> CreatedSession:
         """Create a session, or return the one that exists, unchanged.
 
         ``owner`` and at most 32 ``labels`` are indexed for `list`. ``metadata`` is JSON of up to 64 KiB. From
-        ``expires_at_ms`` on, maintenance deletes the session.
+        ``expires_at_ms`` on, maintenance deletes the session. ``retention`` is how many checkpoints the session keeps;
+        None: as many as the storage is opened with.
 
         Of any number of concurrent calls one creates. An id that was deleted may be created again; its revision
         and fencing numbers then start above the old ones, so that no old revision or fence matches.
@@ -1424,6 +1434,7 @@ class SessionStore:
         labels: dict[str, str] | None = None,
         metadata: JSONObject | None = None,
         expires_at_ms: int | None = None,
+        retention: Retention | None = None,
     ) -> CreatedSession:
         """Create a session that continues from a live node of another one, by default from its leaf.
 

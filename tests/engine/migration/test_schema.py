@@ -37,6 +37,7 @@ MIGRATIONS = (
     "0020_failure_counts",
     "0021_queue_pages",
     "0022_usage_times",
+    "0023_session_retention",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

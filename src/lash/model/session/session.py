@@ -59,11 +59,30 @@ class SessionConfig(ClosedValue, frozen=True, kw_only=True):
         share_default(self, "model", _MODEL)
 
 
+class Retention(Value, frozen=True, kw_only=True):
+    """How many checkpoints of a session are kept: the last ``keep``, or all of them if it is None."""
+
+    keep: Positive | None = 1
+
+    @classmethod
+    def latest(cls) -> Retention:
+        return cls()
+
+    @classmethod
+    def last(cls, count: int) -> Retention:
+        return msgspec.convert({"keep": count}, cls)
+
+    @classmethod
+    def all(cls) -> Retention:
+        return cls(keep=None)
+
+
 class SessionMeta(Value, frozen=True, kw_only=True):
     """The description of a session in lists. It can be edited and is independent of the head.
 
     ``owner`` and ``labels`` are indexed: lists filter by them. ``metadata`` is JSON of the application's own. From
-    ``expires_at_ms`` on, maintenance deletes the session; until then it is like any other.
+    ``expires_at_ms`` on, maintenance deletes the session; until then it is like any other. ``retention`` says how many
+    checkpoints it keeps; None: as many as the storage is opened with.
     """
 
     session_id: str
@@ -76,6 +95,7 @@ class SessionMeta(Value, frozen=True, kw_only=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     metadata: JSONObject = msgspec.field(default_factory=dict)
     expires_at_ms: int | None = None
+    retention: Retention | None = None
 
 
 class SessionHead(Value, frozen=True, kw_only=True):
@@ -189,21 +209,3 @@ class SessionPage(Value, frozen=True, kw_only=True):
 
 class VacuumReport(Value, frozen=True, kw_only=True):
     removed_node_count: Count = 0
-
-
-class Retention(Value, frozen=True, kw_only=True):
-    """How many checkpoints of a session are kept: the last ``keep``, or all of them if it is None."""
-
-    keep: Positive | None = 1
-
-    @classmethod
-    def latest(cls) -> Retention:
-        return cls()
-
-    @classmethod
-    def last(cls, count: int) -> Retention:
-        return msgspec.convert({"keep": count}, cls)
-
-    @classmethod
-    def all(cls) -> Retention:
-        return cls(keep=None)

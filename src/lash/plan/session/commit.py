@@ -44,6 +44,7 @@ from lash.plan.record import (
 )
 from lash.plan.session.checkpoint import EncodedCheckpoint, encode_checkpoint
 from lash.plan.session.frame import FrameRow, encode_frames
+from lash.plan.session.meta import kept_of
 from lash.plan.session.node import (
     EncodedNode,
     NodePosition,
@@ -216,6 +217,15 @@ def prepare_commit(
     require_room(prepared.usage_totals)
     check_budget(prepared.rows, prepared.size, rules.budget)
     return prepared
+
+
+def retained(prepared: PreparedCommit, keep: int | None) -> PreparedCommit:
+    """Return the commit with the retention of its session, if that has one of its own."""
+    if keep is None:
+        return prepared
+    count = kept_of(keep, Retention())
+    floor = 0 if count is None else prepared.revision - count + 1
+    return msgspec.structs.replace(prepared, retention_floor=floor)
 
 
 def agent_of(state: TurnState) -> str | None:
@@ -418,6 +428,7 @@ def head_after(
         node_count=len(placement.nodes) + (0 if replace else before.node_count),
         first_user_message=before.first_user_message if has_first else next(iter(said), ""),
         user_message_count=len(said) + (0 if replace else before.user_message_count),
+        keep=before.keep,
     )
 
 

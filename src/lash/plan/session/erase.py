@@ -16,6 +16,7 @@ from lash.model.lease import LeaseFence, ResourceKind, session_resource
 from lash.model.session.node import ErasedEntry
 from lash.model.session.session import Retention
 from lash.plan.lease import LeaseRow, check_fence, require_fence
+from lash.plan.session.meta import kept_of
 from lash.plan.session.node import encode_body
 from lash.plan.session.session import HeldNode, require_removable
 
@@ -41,6 +42,8 @@ class ErasureFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     now_ms: int
     revision: int
+    keep: int | None
+    """The retention of the session, as in its head."""
     lease: LeaseRow
     held: list[HeldNode]
     """The nodes that are in use."""
@@ -82,7 +85,7 @@ def plan_erasure(prepared: PreparedErasure, facts: ErasureFacts) -> Erasure | No
         return None
     if facts.revision == MAX_INTEGER:
         raise InvalidInput("the revision counter of this session is exhausted")
-    revision, keep = facts.revision + 1, prepared.retention.keep
+    revision, keep = facts.revision + 1, kept_of(facts.keep, prepared.retention)
     return Erasure(
         node_ids=[node.node_id for node in facts.found],
         body=encode_body(datetime.fromtimestamp(facts.now_ms / 1000, UTC), ErasedEntry()),

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from lash.base.codec import canonical, decode, encode
 from lash.base.limits import MAX_IDENTIFIER_LENGTH, check_identifier, check_integer, check_text
 from lash.errors import InvalidInput, SessionBindingMismatch
-from lash.model.session.session import RootRelation, SessionMeta, SessionRelation
+from lash.model.session.session import Retention, RootRelation, SessionMeta, SessionRelation
 from lash.model.value import JSONObject, Value
 from lash.plan.sealed import FIRST_USER_MESSAGE, METADATA
 
@@ -41,6 +41,8 @@ class MetaRow(msgspec.Struct, frozen=True, array_like=True):
     metadata: Annotated[str, METADATA]
     expires_at_ms: int | None
     agent: str | None
+    keep_checkpoints: int | None
+    """How many checkpoints it keeps: None as the storage says, 0 all."""
 
 
 class GivenMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,7 @@ class GivenMeta(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] | None = None
     metadata: JSONObject | None = None
     expires_at_ms: int | None = None
+    retention: Retention | None = None
 
 
 class EncodedMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,7 @@ class EncodedMeta(msgspec.Struct, frozen=True, kw_only=True):
     relation: str
     labels: str
     metadata: str
+    keep: int | None = None
 
     @property
     def terms(self) -> dict[str, str]:
@@ -86,6 +90,8 @@ class MetaChange(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None = None
     set_expiry: bool = False
     expires_at_ms: int | None = None
+    set_keep: bool = False
+    keep: int | None = None
     terms: dict[str, str] = msgspec.field(default_factory=dict)
     """The rows to find the session by, of the owner and of the labels, whichever changes."""
 
@@ -99,6 +105,8 @@ class _Metadata(Value, frozen=True, kw_only=True):
 
 
 _LABELS: Final = dict[str, str]
+_ALL: Final = 0
+"""Stored for a session that keeps all its checkpoints."""
 
 
 def new_meta(session_id: str, given: GivenMeta) -> SessionMeta:
@@ -115,6 +123,7 @@ def new_meta(session_id: str, given: GivenMeta) -> SessionMeta:
         labels={} if given.labels is None else given.labels,
         metadata={} if given.metadata is None else given.metadata,
         expires_at_ms=given.expires_at_ms,
+        retention=given.retention,
     )
 
 
@@ -136,6 +145,7 @@ def encode_meta(meta: SessionMeta, session_id: str) -> EncodedMeta:
         relation=encode_relation(meta.relation),
         labels=encode_labels(meta.labels),
         metadata=encode_metadata(meta.metadata),
+        keep=encode_retention(meta.retention),
     )
 
 
@@ -156,6 +166,8 @@ def save_change(encoded: EncodedMeta) -> MetaChange:
         owner=meta.owner,
         set_expiry=True,
         expires_at_ms=meta.expires_at_ms,
+        set_keep=True,
+        keep=encoded.keep,
         terms=encoded.terms,
     )
 
@@ -168,6 +180,7 @@ def edit_change(
     labels: dict[str, str] | UnsetType,
     metadata: JSONObject | UnsetType,
     expires_at_ms: int | None | UnsetType,
+    retention: Retention | None | UnsetType = UNSET,
 ) -> MetaChange:
     """Check the parts of the metadata that are given, and return the change of them."""
     new_owner = None if owner is UNSET else _check_owner(owner)
@@ -180,8 +193,31 @@ def edit_change(
         owner=new_owner,
         set_expiry=expires_at_ms is not UNSET,
         expires_at_ms=None if expires_at_ms is UNSET else _check_expiry(expires_at_ms),
+        set_keep=retention is not UNSET,
+        keep=None if retention is UNSET else encode_retention(retention),
         terms=label_terms(new_owner, {} if labels is UNSET else labels),
     )
+
+
+def encode_retention(retention: object) -> int | None:
+    """Return how many checkpoints are kept, as stored: None as the storage says, 0 all. Raises InvalidInput."""
+    if retention is None:
+        return None
+    if not isinstance(retention, Retention):
+        raise InvalidInput(f"expected a Retention, got {type(retention).__name__}; use Retention.last(3)")
+    return _ALL if retention.keep is None else check_integer("retention.keep", retention.keep, at_least=1)
+
+
+def decode_retention(keep: int | None) -> Retention | None:
+    """Return the retention of a session; None if it has none of its own."""
+    return None if keep is None else Retention.all() if keep == _ALL else Retention.last(keep)
+
+
+def kept_of(keep: int | None, storage: Retention) -> int | None:
+    """Return how many checkpoints are kept, None for all: as the session says (``keep``), or else the storage."""
+    if keep is None:
+        return storage.keep
+    return None if keep == _ALL else keep
 
 
 def encode_relation(relation: SessionRelation) -> str:
@@ -233,6 +269,7 @@ def decode_meta(row: MetaRow) -> SessionMeta:
         labels=decode(row.labels, _LABELS, f"the labels of {what}"),
         metadata=decode(row.metadata, _Metadata, f"the metadata of {what}").metadata,
         expires_at_ms=row.expires_at_ms,
+        retention=decode_retention(row.keep_checkpoints),
     )
 
 

@@ -38,7 +38,10 @@ _WIDER: Final = 4
 
 
 class HeadRow(msgspec.Struct, frozen=True, array_like=True):
-    """The columns of a session that a commit needs. They change only with the revision or the node count."""
+    """The columns of a session that a commit needs. They change only with the revision or the node count.
+
+    ``keep`` is the exception: editing the metadata changes it.
+    """
 
     session_key: int
     revision: int
@@ -52,6 +55,8 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
     node_count: int
     first_user_message: Annotated[str, FIRST_USER_MESSAGE]
     user_message_count: int
+    keep: int | None
+    """How many checkpoints the session keeps: None as the storage says, 0 all."""
 
     def leaf_position(self, node_id: str) -> NodePosition | None:
         """Return the position of the node if it is the leaf."""
@@ -115,12 +120,12 @@ class Floors(msgspec.Struct, frozen=True, array_like=True):
 
 def new_head(row: MetaRow) -> HeadRow:
     """Return the head of a session that was just created."""
-    return empty_head(row.session_key, row.revision)
+    return empty_head(row.session_key, row.revision, row.keep_checkpoints)
 
 
-def empty_head(session_key: int, revision: int) -> HeadRow:
+def empty_head(session_key: int, revision: int, keep: int | None = None) -> HeadRow:
     """Return the head of a session that has no commit."""
-    return HeadRow(session_key, revision, False, None, None, None, False, 0, 0, 0, "", 0)
+    return HeadRow(session_key, revision, False, None, None, None, False, 0, 0, 0, "", 0, keep)
 
 
 def uncommitted(row: ReadRow) -> RevisionRows:

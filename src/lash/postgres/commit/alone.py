@@ -20,6 +20,7 @@ class CommitAlone(NamedTuple):
     assumed_revision: int
     assumed_node_count: int
     assumed_leaf_node_id: str | None
+    assumed_keep: int | None
     turn_id: str | None
     commit_hash: str | None
     result: str
@@ -101,6 +102,7 @@ def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> 
         assumed_revision=assumed.revision,
         assumed_node_count=assumed.node_count,
         assumed_leaf_node_id=assumed.leaf_node_id,
+        assumed_keep=assumed.keep,
         turn_id=commit.turn_id,
         commit_hash=prepared.commit_hash,
         result=prepared.stored_result,

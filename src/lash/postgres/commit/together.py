@@ -55,6 +55,7 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     assumed_revision: int
     assumed_node_count: int
     assumed_leaf_node_id: str | None
+    assumed_keep: int | None = None
     turn_id: str | None = None
     commit_hash: str | None = None
     result: str
@@ -144,6 +145,7 @@ def _record_of(planned: PlannedCommit, replaced: tuple[Replacement, ...] | None 
             assumed_revision=decision.assumed.revision,
             assumed_node_count=decision.assumed.node_count,
             assumed_leaf_node_id=decision.assumed.leaf_node_id,
+            assumed_keep=decision.assumed.keep,
             turn_id=commit.turn_id,
             commit_hash=prepared.commit_hash,
             result=prepared.stored_result,

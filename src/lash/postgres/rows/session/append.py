@@ -13,8 +13,10 @@ from lash.base.backoff import MAX_PLANS
 from lash.base.seal import Seals
 from lash.errors import StoreUnavailable
 from lash.model.session.commit import AppendResult
+from lash.model.session.session import Retention
 from lash.plan.sealed import FIRST_USER_MESSAGE
 from lash.plan.session.append import AppendFacts, PreparedAppend, ReplayAppend, first_head
+from lash.plan.session.meta import kept_of
 from lash.plan.session.session import HeadRow
 from lash.postgres.cache import HeadCache
 from lash.postgres.engine.batcher import Send, StatementBatcher
@@ -119,7 +121,8 @@ class PostgresAppends:
     def _remember(self, session_id: str, head: HeadRow, appends: int, keep: int | None) -> None:
         """Remember the head, and that an only checkpoint is now that of its revision."""
         before = msgspec.structs.replace(head, revision=head.revision - appends)
-        self._heads.remember(session_id, head, self._heads.checkpoint(session_id, before) if keep == 1 else None)
+        is_only = kept_of(head.keep, Retention(keep=keep)) == 1
+        self._heads.remember(session_id, head, self._heads.checkpoint(session_id, before) if is_only else None)
 
     async def _load_facts(self, prepared: PreparedAppend) -> AppendFacts:
         ids = [node.node_id for node in prepared.nodes]

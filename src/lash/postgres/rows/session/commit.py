@@ -14,7 +14,7 @@ from lash.model.session.commit import CommitResult
 from lash.plan.lease import LeaseRow
 from lash.plan.queue.claim import HeldBatch, held_by_token
 from lash.plan.record import RecordName
-from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts
+from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_facts, retained
 from lash.plan.session.node import StoredNode
 from lash.plan.session.session import HeadRow
 from lash.plan.session.turn import TurnRow
@@ -134,7 +134,7 @@ class PostgresCommits:
 
     async def _write(self, prepared: PreparedCommit, decision: Apply) -> bool:
         """Write the decision; return False if a fact behind it was stale."""
-        session_id = prepared.commit.session_id
+        session_id, prepared = prepared.commit.session_id, retained(prepared, decision.assumed.keep)
         before = self._heads.checkpoint(session_id, decision.assumed)
         planned = PlannedCommit.sealed(self._database.seals, prepared, decision, before)
         written = await (self._replace_graph(planned) if decision.replace else self._writer.write(planned))

@@ -101,7 +101,7 @@ class PostgresCreations:
         return found
 
     def _remember(self, row: MetaRow, prepared: PreparedCommit, decision: Apply) -> None:
-        head = msgspec.structs.replace(decision.head, session_key=row.session_key)
+        head = msgspec.structs.replace(decision.head, session_key=row.session_key, keep=row.keep_checkpoints)
         known = KnownCheckpoint(prepared.components, inherits=False) if prepared.leaves_one_checkpoint else None
         self._heads.remember(row.session_id, head, known)
 

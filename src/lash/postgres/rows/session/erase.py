@@ -20,6 +20,7 @@ class EraseLock(msgspec.Struct, frozen=True, array_like=True):
     now_ms: int
     session_key: int
     revision: int
+    keep: int | None
     lease: LeaseRow
 
 
@@ -33,6 +34,7 @@ async def run_erasure(database: Database, prepared: PreparedErasure, decide: Dec
         facts = ErasureFacts(
             now_ms=locked.now_ms,
             revision=locked.revision,
+            keep=locked.keep,
             lease=locked.lease,
             held=await transaction.all(HeldNode, "node_held", key, ids),
             found=await transaction.all(ErasableNode, "erase_found", key, ids),

@@ -43,7 +43,7 @@ def create_arguments(seals: Seals, encoded: EncodedMeta) -> tuple[object, ...]:
     return (
         *(meta.session_id, meta.name, meta.model, meta.cwd, encoded.relation),
         *(meta.owner, encoded.labels, metadata, meta.expires_at_ms),
-        *(list(terms.keys()), list(terms.values())),
+        *(list(terms.keys()), list(terms.values()), encoded.keep),
     )
 
 

@@ -194,7 +194,8 @@ class PostgresSessionRows:
         arguments = (
             *(change.session_id, change.name, change.created_at_ms, change.model, change.relation),
             *(change.labels, metadata, change.set_cwd, change.cwd, change.set_owner, change.owner),
-            *(change.set_expiry, change.expires_at_ms, list(change.terms.keys()), list(change.terms.values())),
+            *(change.set_expiry, change.expires_at_ms, change.set_keep, change.keep),
+            *(list(change.terms.keys()), list(change.terms.values())),
         )
         changed = await self._database.write_one(Flag, "session_change_meta", *arguments, repeatable=True)
         await self._existing(change.session_id, changed)

@@ -12,7 +12,7 @@
 -- arguments: session_ids, turn_ids, hashes, node_ends, user_counts, user_texts, max_together
 -- Columns of all nodes:
 -- arguments: node_ids, user_messages, bodies, packed_bodies, kinds
--- The head of a session that has no commit, and how many checkpoints are kept (NULL: all):
+-- The head of a session that has no commit, and how many checkpoints are kept (NULL: all) if the session does not say so:
 -- arguments: config, checkpoint_ref, turn_state, keep
 WITH asked AS MATERIALIZED (
     SELECT
@@ -122,7 +122,8 @@ new AS (
         s.session_key, s.revision, s.leaf_node_id, s.leaf_segment, s.leaf_depth, s.segment_count, s.node_seq,
         s.node_count, s.first_user_message, s.user_message_count, s.updated_at_ms, p.is_tip, p.is_first,
         p.revision AS old_revision, p.leaf_segment AS old_segment, coalesce(p.leaf_depth, -1) AS old_depth,
-        p.leaf_depth AS parent_depth, p.node_seq AS old_seq
+        p.leaf_depth AS parent_depth, p.node_seq AS old_seq, s.keep_checkpoints,
+        CASE WHEN s.keep_checkpoints IS NULL THEN :keep::bigint ELSE nullif(s.keep_checkpoints, 0) END AS keep
 ),
 segments AS (
     INSERT INTO :"schema".lash_segments (session_key, segment, parent_segment, parent_depth)
@@ -165,7 +166,7 @@ moved_checkpoint AS (
     UPDATE :"schema".lash_checkpoints AS p
     SET revision = new.revision
     FROM new
-    WHERE :keep::bigint = 1 AND p.session_key = new.session_key AND p.revision = new.old_revision
+    WHERE new.keep = 1 AND p.session_key = new.session_key AND p.revision = new.old_revision
         AND NOT new.is_first
 ),
 -- One checkpoint for each new revision that is kept.
@@ -179,24 +180,25 @@ copied_checkpoints AS (
         SELECT c.checkpoint_ref, c.turn_state, c.plugin_snapshot_revision
         FROM :"schema".lash_checkpoints AS c
         WHERE c.session_key = new.session_key AND c.revision = new.old_revision AND NOT new.is_first
-            AND :keep::bigint IS DISTINCT FROM 1
+            AND new.keep IS DISTINCT FROM 1
         UNION ALL
         SELECT :checkpoint_ref::text, :turn_state::text, NULL::bigint WHERE new.is_first
     ) AS p
     CROSS JOIN LATERAL generate_series(
-        greatest(new.old_revision + 1, new.revision - :keep::bigint + 1), new.revision
+        greatest(new.old_revision + 1, new.revision - new.keep + 1), new.revision
     ) AS kept (revision)
 ),
 dropped_checkpoints AS (
     DELETE FROM :"schema".lash_checkpoints AS p
     USING new
-    WHERE :keep::bigint > 1 AND p.session_key = new.session_key AND p.revision < new.revision - :keep::bigint + 1
+    WHERE new.keep > 1 AND p.session_key = new.session_key AND p.revision < new.revision - new.keep + 1
 )
 SELECT
     f.place, true, new.old_revision + f.number, f.parent_node_id,
     row(
         new.session_key, new.revision, true, new.leaf_node_id, new.leaf_segment, new.leaf_depth, true,
-        new.segment_count, new.node_seq, new.node_count, new.first_user_message, new.user_message_count
+        new.segment_count, new.node_seq, new.node_count, new.first_user_message, new.user_message_count,
+        new.keep_checkpoints
     )
 FROM new
 JOIN fits AS f ON f.session_key = new.session_key

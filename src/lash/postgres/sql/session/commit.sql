@@ -32,7 +32,7 @@ SELECT
             JOIN :"schema".lash_runs AS r ON r.run_key = i.run_key
             WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND r.ceiling > s.leaf_depth
         ),
-        s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+        s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count, s.keep_checkpoints
     ),
     (
         SELECT row(t.commit_hash, t.result)

@@ -14,6 +14,7 @@ new AS (
     WHERE s.session_key = :session_key::bigint AND s.revision = :assumed_revision::bigint
         AND s.node_count = :assumed_node_count::bigint
         AND s.leaf_node_id IS NOT DISTINCT FROM :assumed_leaf_node_id::text
+        AND s.keep_checkpoints IS NOT DISTINCT FROM :assumed_keep::bigint
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_turns AS t
             WHERE t.session_key = :session_key::bigint AND t.turn_id = :turn_id::text
@@ -123,10 +124,10 @@ SELECT new.session_key, false FROM new;
 -- Writes one ordinary turn, with the same effect as commit_turns: the session inherits nothing, its only checkpoint,
 -- without frames, is replaced by this commit's, and the nodes follow each other on one existing segment. It shows no
 -- fence, releases no lease and consumes no batches. Writes everything; or nothing, and returns no row, when a fact of
--- the plan no longer holds: the head's revision, node count and leaf, no commit for the turn yet, no new node id taken.
+-- the plan no longer holds: the head's revision, node count, leaf and retention, no commit for the turn yet, no new node id taken.
 --
 -- The session, what the plan saw of its head, and the turn:
--- arguments: session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id
+-- arguments: session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id, assumed_keep
 -- arguments: turn_id, commit_hash, result, scope_id
 -- The new head:
 -- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
@@ -150,7 +151,7 @@ WITH
 -- Writes the same and shows a fence, releases a lease or consumes batches; nothing is written either if the fence shows
 -- no live lease, or if the claims do not hold exactly the batches to consume. The first arguments are those of
 -- commit_alone:
--- arguments: session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id
+-- arguments: session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id, assumed_keep
 -- arguments: turn_id, commit_hash, result, scope_id
 -- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
 -- arguments: node_seq, node_count, first_user_message, user_message_count, agent

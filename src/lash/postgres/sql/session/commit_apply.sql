@@ -9,6 +9,7 @@ asked AS MATERIALIZED (
     FROM ROWS FROM (
         json_to_recordset(:commits::json) AS (
             session_key bigint, assumed_revision bigint, assumed_node_count bigint, assumed_leaf_node_id text,
+            assumed_keep bigint,
             turn_id text, commit_hash text, result text, scope_id text, fence json, release json, config text, current_frame_id text,
             checkpoint_ref text, turn_state text, plugin_snapshot_revision bigint, retention_floor bigint,
             leaf_node_id text, leaf_segment bigint, leaf_depth bigint, segment_count bigint, node_seq bigint,
@@ -16,7 +17,7 @@ asked AS MATERIALIZED (
             components json, frames json, usage json, claims json, attachments json, replaced json
         )
     ) WITH ORDINALITY AS c (
-        session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id, turn_id, commit_hash, result,
+        session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id, assumed_keep, turn_id, commit_hash, result,
         scope_id, fence, release, config, current_frame_id, checkpoint_ref, turn_state, plugin_snapshot_revision, retention_floor, leaf_node_id,
         leaf_segment, leaf_depth, segment_count, node_seq, node_count, first_user_message, user_message_count, agent,
         segments, refs, components, frames, usage, claims, attachments, replaced, place
@@ -49,7 +50,8 @@ claimed AS (
 -- What must hold for every commit; further conditions may follow. Materialised, so that the sessions are looked up for
 -- the commits that pass, and not scanned because of what the conditions are estimated to cost.
 guard AS MATERIALIZED (
-    SELECT a.session_key, a.assumed_revision, a.assumed_node_count, a.assumed_leaf_node_id, clock.now_ms
+    SELECT a.session_key, a.assumed_revision, a.assumed_node_count, a.assumed_leaf_node_id, a.assumed_keep,
+        clock.now_ms
     FROM asked AS a, clock
     WHERE NOT EXISTS (
             SELECT 1 FROM :"schema".lash_turns AS t
@@ -98,6 +100,7 @@ held AS (
     JOIN :"schema".lash_sessions AS s ON s.session_key = guard.session_key
     WHERE s.revision = guard.assumed_revision AND s.node_count = guard.assumed_node_count
         AND s.leaf_node_id IS NOT DISTINCT FROM guard.assumed_leaf_node_id
+        AND s.keep_checkpoints IS NOT DISTINCT FROM guard.assumed_keep
     ORDER BY s.session_key
     FOR NO KEY UPDATE OF s
 ),

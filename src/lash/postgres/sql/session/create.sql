@@ -4,7 +4,7 @@
 -- that nothing else is guarded.
 --
 -- The metadata, with the labels, and the commit as a record like those of commit_apply:
--- arguments: session_id, name, model, cwd, relation, owner, labels, metadata, expires_at_ms, label_keys, label_values
+-- arguments: session_id, name, model, cwd, relation, owner, labels, metadata, expires_at_ms, label_keys, label_values, keep
 -- arguments: assumed_revision, commit
 -- Columns of its nodes and of its blobs:
 -- arguments: segments, depths, seqs, node_ids, parent_ids, user_messages, bodies, packed_bodies, kinds, branches
@@ -34,17 +34,18 @@ new AS (
     INSERT INTO :"schema".lash_sessions (
         session_id, name, created_at_ms, model, cwd, relation, revision, config, current_frame_id, checkpoint_ref,
         leaf_node_id, leaf_segment, leaf_depth, segment_count, node_seq, node_count, first_user_message,
-        user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent
+        user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent, keep_checkpoints
     )
     SELECT
         :session_id::text, :name::text, clock.now_ms, :model::text, :cwd::text, :relation::text, taken.revision + 1,
         a.config, a.current_frame_id, a.checkpoint_ref, a.leaf_node_id, a.leaf_segment, a.leaf_depth, a.segment_count,
         a.node_seq, a.node_count, a.first_user_message, a.user_message_count, clock.now_ms, :owner::text,
-        :labels::text, :metadata::text, :expires_at_ms::bigint, a.agent
+        :labels::text, :metadata::text, :expires_at_ms::bigint, a.agent, :keep::bigint
     FROM clock, taken, asked AS a
     RETURNING
         session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
-        user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent
+        user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent,
+        keep_checkpoints
 ),
 labelled AS (
     INSERT INTO :"schema".lash_session_labels (session_key, key, value)
@@ -140,7 +141,7 @@ SELECT
         SELECT row(
             s.session_key, s.session_id, s.name, s.created_at_ms, s.model, s.cwd, s.relation, s.revision,
             s.first_user_message, s.user_message_count, s.updated_at_ms, s.owner, s.labels, s.metadata,
-            s.expires_at_ms, s.agent
+            s.expires_at_ms, s.agent, s.keep_checkpoints
         )
         FROM :"schema".lash_sessions AS s
         WHERE s.session_id = $1::text

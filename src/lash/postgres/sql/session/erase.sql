@@ -1,6 +1,6 @@
 -- name: erase_lock
 -- Locks a session's lease row and then its own, in the order of commits, so that its graph does not change until the
--- transaction ends. Returns the time, the session, its revision and the lease.
+-- transaction ends. Returns the time, the session, its revision, its retention and the lease.
 WITH lease AS (
     SELECT l.*
     FROM :"schema".lash_sessions AS s
@@ -9,7 +9,7 @@ WITH lease AS (
     FOR NO KEY UPDATE OF l
 )
 SELECT
-    :"schema".lash_now_ms(), s.session_key, s.revision,
+    :"schema".lash_now_ms(), s.session_key, s.revision, s.keep_checkpoints,
     row(
         lease.fencing, lease.owner_id, lease.incarnation_id, lease.process, lease.token, lease.claimed_at_ms,
         lease.expires_at_ms

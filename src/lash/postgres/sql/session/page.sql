@@ -2,7 +2,8 @@
 -- The columns of a session in a list. The counts and the checkpoint are read only if they are wanted.
 SELECT
     s.session_key, s.session_id, s.name, s.created_at_ms, s.model, s.cwd, s.relation, s.revision, s.first_user_message,
-    s.user_message_count, s.updated_at_ms, s.owner, s.labels, s.metadata, s.expires_at_ms, s.agent, s.config,
+    s.user_message_count, s.updated_at_ms, s.owner, s.labels, s.metadata, s.expires_at_ms, s.agent,
+    s.keep_checkpoints, s.config,
     s.current_frame_id, s.leaf_node_id, s.checkpoint_ref, s.node_count, now.state,
     CASE
         WHEN :with_counts::boolean

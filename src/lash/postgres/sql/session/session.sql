@@ -3,7 +3,7 @@
 SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text;
 
 -- name: session_create
--- Creates a session with its lease row and its labels ($10, $11), above the numbers of a deleted one of the same id; no row if it exists. The row
+-- Creates a session with its lease row and its labels ($10, $11) and retention ($12), above the numbers of a deleted one of the same id; no row if it exists. The row
 -- of the id serialises creations and deletions.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 taken AS (
@@ -17,15 +17,16 @@ taken AS (
 created AS (
     INSERT INTO :"schema".lash_sessions (
         session_id, name, created_at_ms, model, cwd, relation, revision, updated_at_ms, owner, labels, metadata,
-        expires_at_ms
+        expires_at_ms, keep_checkpoints
     )
     SELECT
         $1::text, $2::text, clock.now_ms, $3::text, $4::text, $5::text, taken.revision, clock.now_ms, $6::text,
-        $7::text, $8::text, $9::bigint
+        $7::text, $8::text, $9::bigint, $12::bigint
     FROM clock, taken
     RETURNING
         session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
-        user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent
+        user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent,
+        keep_checkpoints
 ),
 leased AS (
     INSERT INTO :"schema".lash_session_leases (session_key, fencing)
@@ -50,7 +51,8 @@ SELECT EXISTS (
 -- The metadata of one session.
 SELECT
     session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
-    user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent
+    user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent,
+    keep_checkpoints
 FROM :"schema".lash_sessions
 WHERE session_id = $1::text;
 
@@ -59,7 +61,7 @@ WHERE session_id = $1::text;
 -- those of the labels, if they are given. Keys and values of these are new_keys and new_values. Returns a row if there
 -- is such a session.
 -- arguments: session_id, name, created_at_ms, model, relation, labels, metadata, set_cwd, cwd, set_owner, owner
--- arguments: set_expiry, expires_at_ms, new_keys, new_values
+-- arguments: set_expiry, expires_at_ms, set_keep, keep, new_keys, new_values
 WITH changed AS (
     UPDATE :"schema".lash_sessions AS s
     SET name = coalesce(:name::text, s.name), created_at_ms = coalesce(:created_at_ms::bigint, s.created_at_ms),
@@ -67,7 +69,8 @@ WITH changed AS (
         labels = coalesce(:labels::text, s.labels), metadata = coalesce(:metadata::text, s.metadata),
         cwd = CASE WHEN :set_cwd::boolean THEN :cwd::text ELSE s.cwd END,
         owner = CASE WHEN :set_owner::boolean THEN :owner::text ELSE s.owner END,
-        expires_at_ms = CASE WHEN :set_expiry::boolean THEN :expires_at_ms::bigint ELSE s.expires_at_ms END
+        expires_at_ms = CASE WHEN :set_expiry::boolean THEN :expires_at_ms::bigint ELSE s.expires_at_ms END,
+        keep_checkpoints = CASE WHEN :set_keep::boolean THEN :keep::bigint ELSE s.keep_checkpoints END
     WHERE s.session_id = :session_id::text
     RETURNING s.session_key
 ),
@@ -183,7 +186,7 @@ FROM buried;
             JOIN :"schema".lash_runs AS r ON r.run_key = i.run_key
             WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND r.ceiling > s.leaf_depth
         ),
-        s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+        s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count, s.keep_checkpoints
 
 -- name: session_read
 -- The head of one session, for readers and for writers.

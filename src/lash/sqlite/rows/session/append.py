@@ -5,7 +5,9 @@ from __future__ import annotations
 from lash.backend.seal import seal_head, seal_placement
 from lash.base.codec import encode
 from lash.model.session.commit import AppendResult
+from lash.model.session.session import Retention
 from lash.plan.session.append import AppendFacts, ApplyAppend, PreparedAppend, ReplayAppend, first_head
+from lash.plan.session.meta import kept_of
 from lash.plan.session.node import StoredNode
 from lash.plan.session.session import HeadRow
 from lash.sqlite.engine.database import SQLiteValue, Transaction
@@ -84,9 +86,11 @@ def _carry_checkpoint(transaction: Transaction, prepared: PreparedAppend, decisi
             turn_state=saved.turn_state,
             plugin_snapshot_revision=None,
         )
-    elif prepared.keep == 1:
+        return
+    keep = prepared.keep if decision.before.keep is None else kept_of(decision.before.keep, Retention())
+    if keep == 1:
         transaction.run("append_move_checkpoint", session_key=key, revision=revision)
     else:
         transaction.run("append_copy_checkpoint", session_key=key, revision=revision)
-        if prepared.keep is not None:
-            transaction.run("commit_drop_checkpoints", session_key=key, floor=revision - prepared.keep + 1)
+        if keep is not None:
+            transaction.run("commit_drop_checkpoints", session_key=key, floor=revision - keep + 1)

@@ -12,7 +12,7 @@ from lash.plan.lease import NEVER_HELD, LeaseRow
 from lash.plan.queue.claim import HeldBatch, held_by_token
 from lash.plan.record import RecordName
 from lash.plan.session.checkpoint import CurrentComponent, ReplacedComponent, change_components
-from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes
+from lash.plan.session.commit import Apply, CommitFacts, PreparedCommit, Replay, assume_nodes, retained
 from lash.plan.session.node import Placement, StoredNode
 from lash.plan.session.session import HeadRow
 from lash.plan.session.turn import TurnRow
@@ -47,7 +47,7 @@ def apply_commit(transaction: Transaction, prepared: PreparedCommit, decide: Dec
     records = record_states(transaction, prepared.records)
     decision = decide(_load_facts(transaction, prepared, found, records))
     if isinstance(decision, Apply):
-        sealed, writing = seal_commit(transaction.seals, prepared, decision)
+        sealed, writing = seal_commit(transaction.seals, retained(prepared, found.keep), decision)
         _write(transaction, sealed, writing, found)
         write_records(transaction, sealed.records, records)
     if prepared.commit.release is not None:
@@ -63,6 +63,7 @@ def _find(transaction: Transaction, prepared: PreparedCommit) -> CommitHead:
         session_id=session_id,
         turn_id=prepared.commit.turn_id,
         floor=prepared.retention_floor,
+        revision=prepared.revision,
         scope_id=prepared.scope_id,
     )
     if found is None:

@@ -20,6 +20,7 @@ def apply_erasure(transaction: Transaction, prepared: PreparedErasure, decide: D
     facts = ErasureFacts(
         now_ms=transaction.now_ms,
         revision=head.revision,
+        keep=head.keep,
         lease=find_lease(transaction, head),
         held=transaction.all(HeldNode, "node_held", session_key=key, node_ids=ids),
         found=transaction.all(ErasableNode, "erase_found", session_key=key, node_ids=ids),

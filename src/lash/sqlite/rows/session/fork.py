@@ -58,6 +58,7 @@ def insert_session(transaction: Transaction, encoded: EncodedMeta) -> bool:
         labels=encoded.labels,
         metadata=transaction.seals.text(METADATA, encoded.metadata, meta.session_id),
         expires_at_ms=meta.expires_at_ms,
+        keep=encoded.keep,
         now_ms=transaction.now_ms,
     )
     transaction.run("session_insert_lease", session_id=meta.session_id, fencing=floors.fencing)

@@ -267,6 +267,8 @@ def _change_meta(transaction: Transaction, change: MetaChange) -> None:
         owner=change.owner,
         set_expiry=int(change.set_expiry),
         expires_at_ms=change.expires_at_ms,
+        set_keep=int(change.set_keep),
+        keep=change.keep,
     )
     set_labels = change.labels is not None
     if change.set_owner or set_labels:

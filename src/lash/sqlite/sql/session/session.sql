@@ -16,11 +16,11 @@ RETURNING revision, fencing;
 -- Creates a session.
 INSERT INTO lash_sessions (
     session_id, name, created_at_ms, model, cwd, relation, revision, updated_at_ms, owner, labels, metadata,
-    expires_at_ms
+    expires_at_ms, keep_checkpoints
 )
 VALUES (
     :session_id, :name, :now_ms, :model, :cwd, :relation, :revision, :now_ms, :owner, :labels, :metadata,
-    :expires_at_ms
+    :expires_at_ms, :keep
 );
 
 -- name: session_insert_lease
@@ -36,7 +36,8 @@ SELECT EXISTS (SELECT 1 FROM lash_session_ids WHERE session_id = :session_id AND
 -- The metadata of one session.
 SELECT
     session_key, session_id, name, created_at_ms, model, cwd, relation, revision, first_user_message,
-    user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent
+    user_message_count, updated_at_ms, owner, labels, metadata, expires_at_ms, agent,
+    keep_checkpoints
 FROM lash_sessions
 WHERE session_id = :session_id;
 
@@ -47,7 +48,8 @@ SET name = COALESCE(:name, name), created_at_ms = COALESCE(:created_at_ms, creat
     model = COALESCE(:model, model), relation = COALESCE(:relation, relation), labels = COALESCE(:labels, labels),
     metadata = COALESCE(:metadata, metadata), cwd = CASE WHEN :set_cwd THEN :cwd ELSE cwd END,
     owner = CASE WHEN :set_owner THEN :owner ELSE owner END,
-    expires_at_ms = CASE WHEN :set_expiry THEN :expires_at_ms ELSE expires_at_ms END
+    expires_at_ms = CASE WHEN :set_expiry THEN :expires_at_ms ELSE expires_at_ms END,
+    keep_checkpoints = CASE WHEN :set_keep THEN :keep ELSE keep_checkpoints END
 WHERE session_key = :session_key;
 
 -- name: session_drop_labels
@@ -94,7 +96,7 @@ s.leaf_segment IS NOT NULL AND NOT EXISTS (
     JOIN lash_runs AS r ON r.run_key = i.run_key
     WHERE i.session_key = s.session_key AND s.leaf_segment = 0 AND r.ceiling > s.leaf_depth
 ),
-s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count
+s.segment_count, s.node_seq, s.node_count, s.first_user_message, s.user_message_count, s.keep_checkpoints
 
 -- name: session_head
 -- The head of one session, for writers.
@@ -105,7 +107,8 @@ WHERE s.session_id = :session_id;
 
 -- name: session_for_commit
 -- The head of one session, and which other rows exist that a commit must read or delete: inherited nodes, a commit of
--- the turn, frames, components, checkpoints and components below the retention floor, effects of the scope.
+-- the turn, frames, components, checkpoints and components below the retention floor (:floor unless the session has a retention of its
+-- own), effects of the scope.
 SELECT
 -- include: head
     ,
@@ -113,8 +116,20 @@ SELECT
     EXISTS (SELECT 1 FROM lash_turns AS t WHERE t.session_key = s.session_key AND t.turn_id = :turn_id),
     EXISTS (SELECT 1 FROM lash_frames AS f WHERE f.session_key = s.session_key),
     EXISTS (SELECT 1 FROM lash_components AS c WHERE c.session_key = s.session_key),
-    EXISTS (SELECT 1 FROM lash_checkpoints AS p WHERE p.session_key = s.session_key AND p.revision < :floor),
-    EXISTS (SELECT 1 FROM lash_components AS c WHERE c.session_key = s.session_key AND c.last_revision < :floor),
+    EXISTS (SELECT 1 FROM lash_checkpoints AS p WHERE p.session_key = s.session_key AND p.revision < (
+        CASE
+            WHEN s.keep_checkpoints IS NULL THEN :floor
+            WHEN s.keep_checkpoints = 0 THEN 0
+            ELSE :revision - s.keep_checkpoints + 1
+        END
+    )),
+    EXISTS (SELECT 1 FROM lash_components AS c WHERE c.session_key = s.session_key AND c.last_revision < (
+        CASE
+            WHEN s.keep_checkpoints IS NULL THEN :floor
+            WHEN s.keep_checkpoints = 0 THEN 0
+            ELSE :revision - s.keep_checkpoints + 1
+        END
+    )),
     EXISTS (SELECT 1 FROM lash_effects AS e WHERE e.scope_id = :scope_id)
     OR EXISTS (SELECT 1 FROM lash_effect_groups AS e WHERE e.scope_id = :scope_id)
 FROM lash_sessions AS s
