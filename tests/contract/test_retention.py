@@ -121,5 +121,5 @@ class TestRetention:
         assert (await session.meta()).retention == Retention.last(4)
         await session.edit(name="other")
         assert (await session.meta()).retention == Retention.last(4)
-        with pytest.raises(InvalidInput, match="expected a Retention, got int"):
+        with pytest.raises(InvalidInput, match="expected a Retention as retention, got int"):
             await session.edit(retention=4)  # type: ignore[arg-type]

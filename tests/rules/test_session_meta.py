@@ -222,7 +222,7 @@ def test_a_session_keeps_what_it_says_or_else_what_the_storage_says(
 
 def test_an_unknown_retention_is_refused() -> None:
     """A number is not a retention; all checkpoints are stored as 0, which no count is."""
-    with pytest.raises(InvalidInput, match="expected a Retention, got int; use Retention"):
+    with pytest.raises(InvalidInput, match="expected a Retention as retention, got int; use Retention"):
         encode_meta(replace(META, retention=3), SESSION)
     assert encode_meta(replace(META, retention=Retention.all()), SESSION).keep == 0
     assert decode_meta(replace(META_ROW, keep_checkpoints=0)).retention == Retention.all()

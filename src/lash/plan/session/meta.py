@@ -204,7 +204,7 @@ def encode_retention(retention: object) -> int | None:
     if retention is None:
         return None
     if not isinstance(retention, Retention):
-        raise InvalidInput(f"expected a Retention, got {type(retention).__name__}; use Retention.last(3)")
+        raise InvalidInput(f"expected a Retention as retention, got {type(retention).__name__}; use Retention.last(3)")
     return _ALL if retention.keep is None else check_integer("retention.keep", retention.keep, at_least=1)
 
 
