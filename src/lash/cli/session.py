@@ -17,7 +17,14 @@ from lash.cli.text import age, moment, plain, plural, shortened, size, width_of
 if TYPE_CHECKING:
     from lash.model.queue import Batch, DeadLetter
     from lash.model.session.node import Node
-    from lash.model.session.session import SessionFilter, SessionMeta, SessionOrder, SessionRead, SessionSummary
+    from lash.model.session.session import (
+        Retention,
+        SessionFilter,
+        SessionMeta,
+        SessionOrder,
+        SessionRead,
+        SessionSummary,
+    )
     from lash.stores.storage import Storage
 
 _COLUMNS: Final = (
@@ -208,8 +215,20 @@ def _own_facts(meta: SessionMeta) -> list[tuple[str, str]]:
     labels = ", ".join(f"{key}={value}" for key, value in meta.labels.items())
     expiry = "" if meta.expires_at_ms is None else moment(meta.expires_at_ms)
     metadata = json_line(meta.metadata) if meta.metadata else ""
-    facts = (("owner", meta.owner or ""), ("labels", labels), ("metadata", metadata), ("expires", expiry))
+    facts = (
+        ("owner", meta.owner or ""),
+        ("labels", labels),
+        ("metadata", metadata),
+        ("expires", expiry),
+        ("checkpoints", "" if meta.retention is None else _kept(meta.retention)),
+    )
     return [(name, text) for name, text in facts if text]
+
+
+def _kept(retention: Retention) -> str:
+    if retention.keep is None:
+        return "all are kept"
+    return "only the newest is kept" if retention.keep == 1 else f"the last {retention.keep:,} are kept"
 
 
 def relation(meta: SessionMeta) -> str:
