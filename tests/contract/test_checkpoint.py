@@ -252,9 +252,8 @@ class TestCheckpoint:
         assert appended is not None
         assert (appended.revision, appended.components) == (4, {"a": b"2"})
         assert await session.checkpoint(turn_id="t0") is None, "beyond what is kept"
-        assert (
-            await session.checkpoint(turn_id="unknown") is await session.checkpoint_manifest(turn_id="unknown") is None
-        )
+        assert await session.checkpoint(turn_id="unknown") is None
+        assert await session.checkpoint_manifest(turn_id="unknown") is None
         await harness.clock.advance(10)
         await storage.maintenance.prune_turns(older_than_ms=1)
         assert await session.checkpoint(turn_id="t2") is None, "its record is gone"
