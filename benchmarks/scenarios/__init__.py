@@ -16,6 +16,7 @@ _FILES = (
     "appends",
     "tails",
     "lists",
+    "forks",
     "latency",
     "fleet",
     "footprint",

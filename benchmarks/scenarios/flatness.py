@@ -158,10 +158,10 @@ async def records_then_use(storage: lash.Storage, rows: int) -> Call:
 
     async def call(number: int) -> None:
         key = f"{number % rows:06}"
-        await records.put("c", key, "y" * 100, index={"user": "u1"})
+        await records.put("c", key, "y" * 100, index={"user": f"u{number % rows % 5}"})
         assert await records.get("c", key) is not None
-        assert len(await records.list("c", prefix="0000", limit=20, reverse=True)) == 20
-        assert len(await records.list("c", where={"user": "u2"}, limit=5)) == 5
+        assert len(await records.list("c", prefix="0000", limit=10, reverse=True)) == 10
+        assert len(await records.list("c", where={"user": "u2"}, limit=2)) == 2
 
     return call
 
@@ -246,11 +246,13 @@ async def filled(url: str, fill: Fill, rows: int) -> AsyncIterator[Filled]:
         yield Filled(call=call)
 
 
-async def costs(urls: tuple[str, str], fill: Fill, rows: int, rounds: int, calls: int) -> tuple[Samples, Samples]:
+async def costs(
+    urls: tuple[str, str], fill: Fill, rows: tuple[int, int], rounds: int, calls: int
+) -> tuple[Samples, Samples]:
     """Measure few and many rows alternately."""
     small: list[float] = []
     large: list[float] = []
-    async with filled(urls[0], fill, _FEW) as few, filled(urls[1], fill, rows) as many:
+    async with filled(urls[0], fill, rows[0]) as few, filled(urls[1], fill, rows[1]) as many:
         for _ in range(rounds + 1):
             small.append(await few.cost_us(calls))
             large.append(await many.cost_us(calls))
@@ -258,17 +260,17 @@ async def costs(urls: tuple[str, str], fill: Fill, rows: int, rounds: int, calls
     return Samples(tuple(small[1:])), Samples(tuple(large[1:]))
 
 
-def compare(fill: Fill, workspace: Workspace) -> Report:
+def compare(fill: Fill, few: int, most: int, workspace: Workspace) -> Report:
     """Measure both databases; the worse one is the headline."""
     rows: list[Row] = []
     ratios: list[Ratio] = []
-    many, calls = workspace.count(_MANY, least=200), workspace.count(_CALLS, least=3)
+    many, calls = workspace.count(most, least=200), workspace.count(_CALLS, least=3)
     for backend in ("sqlite", "postgres"):
         with fresh(workspace, backend) as first, fresh(workspace, backend) as second:
-            small, large = asyncio.run(costs((first, second), fill, many, workspace.rounds, calls))
+            small, large = asyncio.run(costs((first, second), fill, (few, many), workspace.rounds, calls))
         pair = [
             Row(contender="lash", case=f"{backend}, {count} rows", unit="us", samples=samples)
-            for count, samples in ((many, large), (_FEW, small))
+            for count, samples in ((many, large), (few, small))
         ]
         rows += pair
         ratios.append(Ratio.of(*pair))
@@ -314,13 +316,13 @@ async def _fill_session(url: str, rows: int) -> None:
         pass
 
 
-def _register(name: str, what: str, fill: Fill) -> None:
+def _register(name: str, what: str, fill: Fill, few: int = _FEW, most: int = _MANY) -> None:
     register(
         Scenario(
             name=name,
             group="flatness",
-            what=f"{what}: cost at {_MANY:,} rows over cost at {_FEW}",
-            run=functools.partial(compare, fill),
+            what=f"{what}: cost at {most:,} rows over cost at {few}",
+            run=functools.partial(compare, fill, few, most),
             better=Better.LESS,
             target="at most 1.15",
         )
@@ -331,7 +333,7 @@ _register("flat-commit", "a commit to a session of many nodes", nodes_then_commi
 _register("flat-append", "an event appended to long logs", events_then_append)
 _register("flat-claim", "a claim from long queues", batches_then_claim)
 _register("flat-active-tail", "the last 20 messages of a long session", nodes_then_tail)
-_register("flat-record", "a put, a get and two pages of a collection", records_then_use)
+_register("flat-record", "a put, a get and two pages of a collection", records_then_use, 10, 10_000)
 _register("flat-idle", "an idle worker's look for work", delayed_then_look)
 register(
     Scenario(

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import asyncpg
 import pytest
 
 import lash
+from lash.postgres.engine.options import PostgresOptions
+from lash.sqlkit.queries import load_queries
 from tests.factories.session import node, started
 from tests.raw import raw
 
@@ -37,6 +43,30 @@ async def test_a_fork_of_forks_writes_two_rows_about_its_ancestors(backend_url: 
         short = await storage.session("at an inherited node").load(lash.model.ActivePath(last=2))
         assert short is not None
         assert [each.node_id for each in short.graph.nodes] == ["n4", "n5"]
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
+async def test_the_search_for_a_node_ends_where_it_is_found(backend_url: str) -> None:
+    """An own node costs the same at any depth of a chain of forks, an inherited one as many runs as it lies above."""
+    async with await lash.open(backend_url) as storage:
+        last = await _chain_of_forks(storage, 12)
+    options = PostgresOptions.from_url(backend_url)
+    connection = await asyncpg.connect(options.dsn)
+    try:
+        await connection.execute(
+            f"PREPARE one AS {load_queries('lash.postgres.sql', schema=options.schema)['node_one']}"
+        )
+        for node_id, runs in {"n12": 0, "n11": 1, "n9": 3, "n0": 12, "unknown": 12}.items():
+            explained = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE one ('{last}', '{node_id}')")
+            assert _runs(json.loads(explained)[0]["Plan"]) == runs, node_id
+    finally:
+        await connection.close()
+
+
+def _runs(plan: dict[str, Any]) -> int:
+    """Return how many runs were read."""
+    own = round(plan["Actual Rows"] * plan["Actual Loops"]) if plan.get("Relation Name") == "lash_runs" else 0
+    return own + sum(_runs(child) for child in plan.get("Plans", ()))
 
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)

@@ -1,5 +1,6 @@
 -- name: node_one
--- One live node by its id, own or inherited, or none; no row if the session does not exist.
+-- One live node by its id, own or inherited, or none; no row if the session does not exist. The limit ends the search at
+-- the run that has the node.
 SELECT
     s.session_key,
     array(
@@ -14,6 +15,7 @@ SELECT
         ) AS n
         WHERE i.session_key = s.session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
             AND n.tombstoned_at_ms IS NULL
+        LIMIT 1
     )
 FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text;

@@ -53,7 +53,7 @@ WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.flo
 SELECT 1 FROM lash_nodes WHERE session_key = :session_key AND node_id = :node_id;
 
 -- name: node_one
--- One live node by its id, own or inherited.
+-- One live node by its id, own or inherited. The limit ends the search at the run that has the node.
 WITH RECURSIVE
 -- include: inherited
 SELECT node_id, parent_node_id, depth, 0, body, packed
@@ -64,7 +64,8 @@ SELECT n.node_id, n.parent_node_id, n.depth, 0, n.body, n.packed
 FROM inherited AS i
 CROSS JOIN lash_nodes AS n ON n.session_key = i.owner_key AND n.node_id = :node_id
 WHERE i.session_key = :session_key AND n.segment = i.segment AND n.depth > i.floor AND n.depth <= i.ceiling
-    AND n.tombstoned_at_ms IS NULL;
+    AND n.tombstoned_at_ms IS NULL
+LIMIT 1;
 
 -- name: node_many
 -- The live nodes among some ids (a JSON array), own or inherited.
