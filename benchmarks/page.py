@@ -1,14 +1,14 @@
 """Writes ``docs/benchmarks.md`` from a file of results: ``python -m benchmarks.page [RESULTS]``.
 
-The file is copied to ``benchmarks/results/published.json``, so that the page can be written again; plots go to
-``docs/assets/benchmarks/``.
+With ``--add`` the scenarios of the file replace those of the same name on the page, or are added to it: for a run of
+some scenarios on the same machine. The result is copied to ``benchmarks/results/published.json``, so that the page can
+be written again; plots go to ``docs/assets/benchmarks/``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -52,14 +52,24 @@ def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description="Write docs/benchmarks.md from results.")
     parser.add_argument("results", nargs="?", type=Path, default=PUBLISHED)
+    parser.add_argument("--add", action="store_true", help="keep the other scenarios that are published")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="the documentation directory")
     options = parser.parse_args()
     document = json.loads(options.results.read_text())
+    if options.add:
+        document = added(json.loads(PUBLISHED.read_text()), document["results"])
     plots = options.docs / "assets" / "benchmarks"
     plots.mkdir(parents=True, exist_ok=True)
     (options.docs / "benchmarks.md").write_text("\n".join(page(document, plots)) + "\n")
     if options.results.resolve() != PUBLISHED and options.docs == ROOT / "docs":
-        shutil.copyfile(options.results, PUBLISHED)
+        PUBLISHED.write_text(json.dumps(document, indent=1))
+
+
+def added(published: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the published document with these results, each in the place of the older one."""
+    newer = {each["scenario"]: each for each in results}
+    kept = [newer.pop(each["scenario"], each) for each in published["results"]]
+    return published | {"results": [*kept, *newer.values()]}
 
 
 def page(document: dict[str, Any], plots: Path) -> Iterable[str]:
@@ -132,7 +142,8 @@ def _scenario(result: dict[str, Any], plots: Path, remark: str) -> Iterable[str]
     if remark:
         yield f"- {remark}"
     versions = ", ".join(f"{package} {version}" for package, version in result["versions"].items())
-    yield f"- {versions}; {result['seconds']:.0f} s"
+    measured = f"; measured on {result['date']}" if "date" in result else ""
+    yield f"- {versions}; {result['seconds']:.0f} s{measured}"
     yield ""
 
 

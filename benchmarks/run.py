@@ -111,6 +111,7 @@ def _described(scenario: Scenario, result: dict[str, JSONValue], seconds: float)
         "better": scenario.better.value,
         "target": scenario.target,
         "seconds": round(seconds, 1),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
     return result | about
 

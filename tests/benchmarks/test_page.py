@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from benchmarks.kit.registry import load_all
-from benchmarks.page import REMARKS, page, remarks
+from benchmarks.page import REMARKS, added, page, remarks
 
 _RESULT = {
     "scenario": "sqlite-commit",
@@ -64,3 +64,16 @@ def test_a_remark_is_shown_with_its_scenario(tmp_path: Path) -> None:
     """What stands under the name of a scenario is on the page."""
     document = {"machine": {}, "rounds": 5, "scale": 1.0, "results": [_RESULT]}
     assert f"- {remarks(REMARKS.read_text())['sqlite-commit']}" in "\n".join(page(document, tmp_path)).splitlines()
+
+
+def test_a_run_of_some_scenarios_is_added_to_the_page(tmp_path: Path) -> None:
+    """Each result takes the place of the older one, or comes last, with its date; the others stay."""
+    published = {"machine": {"cores": 2}, "rounds": 5, "scale": 1.0, "results": [_RESULT, {**_RESULT, "scenario": "b"}]}
+    newer = [{**_RESULT, "scenario": "c"}, {**_RESULT, "ratio": 0.75, "date": "2026-11-16"}]
+    document = added(published, newer)
+    assert [(each["scenario"], each["ratio"]) for each in document["results"]] == [
+        ("sqlite-commit", 0.75),
+        ("b", 0.5),
+        ("c", 0.5),
+    ]
+    assert "lash 1; 2 s; measured on 2026-11-16" in "\n".join(page(document, tmp_path))

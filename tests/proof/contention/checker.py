@@ -45,7 +45,17 @@ def judge(history: Sequence[Operation], stored: Stored) -> list[Violation]:
         *_cells(history, stored),
         *_logs(history, stored),
         *judge_counters(history, stored),
+        *_labels(stored),
     ]
+
+
+def _labels(stored: Stored) -> Iterator[Violation]:
+    """Return each session with parts of several edits, or that lists find by others than it has."""
+    for session_id, labels in sorted(stored.labels.items()):
+        if labels.held != labels.found_by:
+            yield Violation(Law.LABELS, session_id, f"has {labels.held}, and is found by {labels.found_by}")
+        if len(set(labels.held.values())) > 1:
+            yield Violation(Law.LABELS, session_id, f"has parts of several edits: {labels.held}")
 
 
 def _of(history: Sequence[Operation], kind: type[A]) -> list[TypedOperation[A]]:

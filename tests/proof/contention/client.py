@@ -125,6 +125,11 @@ class Client:
         times = 2 if self._chance.random() < 0.2 else 1
         await asyncio.gather(*(session.append(nodes, turn_id=turn_id) for _ in range(times)))
 
+    async def label(self) -> None:
+        """Give a session an owner and one or two labels, all with the same text."""
+        session, text = self._storage.session(await self._session()), self._unique()
+        await session.edit(owner=text, labels=dict.fromkeys(("team", "lead")[: self._chance.randint(1, 2)], text))
+
     async def look(self) -> None:
         await self._storage.session(await self._session()).head()
 
@@ -254,5 +259,6 @@ _ACTS: Final[tuple[Act, ...]] = (
     Client.resolve,
     Client.emit,
     Client.count,
+    Client.label,
 )
-_WEIGHTS: Final = (15, 15, 25, 12, 12, 10, 4, 6, 12, 6, 4, 2, 12)
+_WEIGHTS: Final = (15, 15, 25, 12, 12, 10, 4, 6, 12, 6, 4, 2, 12, 6)

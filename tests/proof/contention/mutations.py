@@ -25,7 +25,7 @@ from tests.proof.contention.history import (
     ReadAct,
     State,
 )
-from tests.proof.contention.verdict import Law, Stored, StoredNode, StoredSession
+from tests.proof.contention.verdict import Law, Stored, StoredLabels, StoredNode, StoredSession
 
 A = TypeVar("A", bound=Act)
 
@@ -210,6 +210,24 @@ def vanished_increment(chance: random.Random, history: Sequence[Operation], stor
     return None
 
 
+def forgotten_label(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
+    """A list does not find a session by one of its labels."""
+    for name, each in sorted(stored.labels.items()):
+        rest = dict(list(each.found_by.items())[1:])
+        labels = {**stored.labels, name: dataclasses.replace(each, found_by=rest)}
+        return list(history), dataclasses.replace(stored, labels=labels), Law.LABELS
+    return None
+
+
+def mixed_edits(chance: random.Random, history: Sequence[Operation], stored: Stored) -> Spoiled:
+    """A session has the owner of one edit and the labels of another."""
+    for name, each in sorted(stored.labels.items()):
+        mixed = {**each.held, "": "another"}
+        labels = {**stored.labels, name: StoredLabels(mixed, mixed)}
+        return list(history), dataclasses.replace(stored, labels=labels), Law.LABELS
+    return None
+
+
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     stale_read,
     lost_update,
@@ -227,6 +245,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     doubled_event,
     lost_increment,
     vanished_increment,
+    forgotten_label,
+    mixed_edits,
 )
 
 

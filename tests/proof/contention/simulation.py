@@ -28,7 +28,7 @@ from tests.proof.contention.history import (
     State,
     paired,
 )
-from tests.proof.contention.verdict import Stored, StoredNode, StoredSession
+from tests.proof.contention.verdict import Stored, StoredLabels, StoredNode, StoredSession
 
 _SESSIONS: Final = ("s0", "s1")
 _CELLS: Final = 4
@@ -123,7 +123,12 @@ class Simulation:
         counters = {name: (count, count) for name, count in self._counters.items() if count}
         fences = {f"session:{name}": each.fencing for name, each in self._sessions.items()}
         return Stored(
-            sessions=sessions, cells=self._cells, logs={"p": tuple(self._log)}, fences=fences, counters=counters
+            sessions=sessions,
+            cells=self._cells,
+            logs={"p": tuple(self._log)},
+            fences=fences,
+            counters=counters,
+            labels={"s": StoredLabels({"": "e", "team": "e"}, {"": "e", "team": "e"})},
         )
 
     # Acts that a client may begin.

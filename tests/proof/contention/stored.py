@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from tests.proof.contention.verdict import Stored, StoredNode, StoredSession
+from tests.proof.contention.verdict import Stored, StoredLabels, StoredNode, StoredSession
 from tests.raw import Row, raw
 
 _OURS = re.compile(r"\w+\.\d+:\d+")
@@ -41,6 +41,10 @@ _DELIVERIES = (
     " LEFT JOIN lash_trigger_deliveries AS d ON d.occurrence_key = o.occurrence_key AND d.state = 'started'"
     " ORDER BY o.occurrence_key, d.position"
 )
+_LABELS = (
+    "SELECT s.session_id, s.owner, s.labels, l.key, l.value FROM lash_sessions AS s"
+    " LEFT JOIN lash_session_labels AS l ON l.session_key = s.session_key"
+)
 _COUNTERS = "SELECT key, version, content FROM lash_records WHERE collection = 'counters'"
 _EVENTS = (
     "SELECT p.process_id, e.event_type, e.payload FROM lash_process_events AS e"
@@ -55,6 +59,7 @@ async def read_stored(url: str) -> Stored:
         cells=await _cells(url),
         logs=_logs(await raw(url, _EVENTS)),
         fences=dict(await raw(url, _FENCES)),
+        labels=_labels(await raw(url, _LABELS)),
         counters={key: (version, json.loads(bytes(value))) for key, version, value in await raw(url, _COUNTERS)},
     )
 
@@ -114,6 +119,16 @@ async def _cells(url: str) -> dict[str, str]:
 
 def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True)
+
+
+def _labels(rows: list[Row]) -> dict[str, StoredLabels]:
+    held: dict[str, dict[str, str]] = {}
+    found_by: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for session_id, owner, labels, key, value in rows:
+        held[session_id] = json.loads(labels) | ({} if owner is None else {"": owner})
+        if key is not None:
+            found_by[session_id][key] = value
+    return {session_id: StoredLabels(each, found_by[session_id]) for session_id, each in held.items()}
 
 
 def _logs(rows: list[Row]) -> dict[str, tuple[str | None, ...]]:

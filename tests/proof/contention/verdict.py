@@ -26,6 +26,7 @@ class Law(enum.StrEnum):
     STALE_FENCE = "who lost the lease changes nothing"
     SET_ONCE = "a value that is set once is the same for all callers"
     COUNTER = "a record is one register that is compared and set, and no increment is lost"
+    LABELS = "a session has the owner and the labels of one edit, and lists find it by exactly these"
     LOG = "an event is in the log once, under the number that was answered"
 
 
@@ -68,6 +69,14 @@ class StoredSession:
 
 
 @dataclass(frozen=True)
+class StoredLabels:
+    """The owner, under the empty key, and the labels of a session: as it has them, and as lists find it."""
+
+    held: Mapping[str, str] = field(default_factory=dict)
+    found_by: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Stored:
     """The rows stored in the end. A log has None for an event that no history contains."""
 
@@ -77,6 +86,7 @@ class Stored:
     fences: Mapping[str, int] = field(default_factory=dict)
     counters: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """The version and the value of each record."""
+    labels: Mapping[str, StoredLabels] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
