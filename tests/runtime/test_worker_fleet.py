@@ -85,6 +85,18 @@ async def test_a_drained_worker_finishes_what_it_runs_and_ends(backend_url: str)
 
 
 @pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+async def test_a_drained_worker_learns_of_it_at_once(backend_url: str) -> None:
+    """An idle worker ends when it is drained, long before its next beat."""
+    async with _app(backend_url, worker=False) as caller, _app(backend_url) as app:
+        await _listens(caller, 1)
+        (listed,) = await caller.storage.workers.list()
+        working = asyncio.create_task(app.run())
+        assert await caller.storage.workers.drain(listed.worker_id)
+        await asyncio.wait_for(working, 30)
+        assert await caller.storage.workers.list() == ()
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_a_worker_runs_only_processes_of_the_names_that_it_serves(backend_url: str) -> None:
     """It runs its own, however they were started, and leaves the others to another worker, even if it starts them."""
     ran: list[tuple[str, str]] = []
@@ -131,27 +143,33 @@ async def _listens(app: lash.App, count: int) -> None:
     await until(enough)
 
 
-@pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_a_dead_addressee_costs_a_fraction_of_a_second(backend_url: str) -> None:
     """Work that was assigned to a worker that does not answer is found by the duty worker, without its poll interval.
 
     The worker that did not take it is then assigned nothing more.
     """
-    async with _app(backend_url) as living, _app(backend_url, worker=False) as caller:
+    async with (
+        _app(backend_url) as living,
+        _app(backend_url, worker=False) as caller,
+        await lash.open(backend_url) as deaf,
+    ):
         await _listens(living, 1)
+        deaf.hints.listen()
+        nowhere = deaf.hints.channel or "lash_nowhere"
         for name in "xyz":
-            dead = beat(name, boot="elsewhere", beat_ms=3_600_000, channel="lash_nowhere")
+            dead = beat(name, boot="elsewhere", beat_ms=3_600_000, channel=nowhere)
             await caller.storage.work.poll(sessions=0, processes=0, owner=dead.owner, beat=dead)
         caller.storage.hints.greet()
         await asyncio.sleep(0.3)
         async with asyncio.timeout(30):
             for number in range(8):
                 assert await caller.session(f"s{number}").ask("hello") == "hello"
-        free = await raw(backend_url, "SELECT min(free_sessions) FROM lash_workers WHERE channel = 'lash_nowhere'")
+        free = await raw(backend_url, f"SELECT min(free_sessions) FROM lash_workers WHERE channel = '{nowhere}'")
         assert free == [(0,)]
 
 
-@pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_the_next_worker_takes_over_at_once(backend_url: str) -> None:
     """When the duty worker stops, the next one learns of it by a notification and wakes for timers."""
     async with _app(backend_url, worker=False) as caller:

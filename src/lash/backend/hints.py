@@ -172,3 +172,8 @@ def session_tag(session_id: str) -> str:
     tables. The hash is therefore too short to identify the session to them.
     """
     return hashlib.sha256(session_id.encode()).hexdigest()[:4]
+
+
+def worker_tag(worker_id: str) -> str:
+    """Return a short hash that identifies a worker in a notification."""
+    return hashlib.md5(worker_id.encode(), usedforsecurity=False).hexdigest()[:8]

@@ -60,6 +60,10 @@ if sys.platform == "win32":
         """Return False: Windows has no ``flock``."""
         return False
 
+    def private_directory() -> Path:
+        """Raise OSError: on Windows no rights can be read from a mode."""
+        raise OSError("no private directory on Windows")
+
     def _lock_own_file() -> _OwnFile | None:
         return None
 
@@ -71,7 +75,7 @@ else:
         if match is None:
             return False
         try:
-            descriptor = os.open(_directory() / match["name"], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(private_directory() / match["name"], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return False
         try:
@@ -82,7 +86,7 @@ else:
     def _lock_own_file() -> _OwnFile | None:
         """Create and lock a file that stays open until the process ends."""
         try:
-            directory = _directory()
+            directory = private_directory()
             _remove_stale(directory)
             path = directory / secrets.token_hex(16)
             descriptor = create_file(path)
@@ -113,7 +117,7 @@ else:
     atexit.register(_remove_own_file)
     os.register_at_fork(after_in_child=_forget_in_child)
 
-    def _directory() -> Path:
+    def private_directory() -> Path:
         """Return the directory of this user's files, which no other user can enter; raise OSError if that is not so."""
         path = Path(tempfile.gettempdir()) / f"lash-{os.geteuid()}"
         path.mkdir(0o700, exist_ok=True)

@@ -63,8 +63,8 @@ async def list_workers(shell: Shell) -> None:
 async def drain(shell: Shell, worker_id: str) -> None:
     """Let a worker take nothing new; it finishes what it runs, however long that takes, and exits.
 
-    The worker stops taking work after its next beat. `lash worker drain` does the same. Exits with code 3 if the worker
-    is unknown.
+    The worker is woken and stops taking work at once. `lash worker drain` does the same. Exits with code 3 if the
+    worker is unknown.
     """
     async with shell.storage() as storage:
         if not await storage.workers.drain(worker_id):

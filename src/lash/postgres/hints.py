@@ -11,6 +11,7 @@ from collections.abc import Collection, Coroutine
 from typing import Final
 
 from lash.backend.hints import LocalHints, LocalListener, hint_about
+from lash.backend.notification import BEAT, Notification, for_duty, parse, parse_assigned
 from lash.base.backoff import backoff
 from lash.base.ids import new_id
 from lash.errors import ConfigError, LashError
@@ -20,7 +21,6 @@ from lash.postgres.engine.database import Database
 from lash.postgres.engine.errors import DRIVER_ERRORS, FailurePhase, is_server_full
 from lash.postgres.engine.relay import Listening, listen_shared
 from lash.postgres.epoch import check_epoch
-from lash.postgres.notification import BEAT, Notification, for_duty, parse, parse_assigned
 from lash.stores.hints import ANYTHING, NO_TAGS, NOTHING_ASSIGNED, Hint
 
 _LOG: Final = logging.getLogger("lash.postgres")
@@ -111,7 +111,7 @@ class PostgresHints:
         unnamed = work and (timed or (process_id is None if process else not sessions))
         self._add(Notification(hint, work, unnamed, sessions, processes), later=later)
 
-    def serve(self, worker_id: str | None, *, duty: bool = False) -> None:
+    def serve(self, worker_id: str | None, *, duty: bool = False, draining: bool = False) -> None:  # noqa: ARG002 (the registry has it)
         self._worker_id, self._duty = worker_id, duty or worker_id is None
         self._needs.set()
 

@@ -1,42 +1,76 @@
-"""Hints on SQLite: inside a storage at once; across storages and processes by polling ``data_version``."""
+"""Hints on SQLite: inside a storage at once; across storages and processes by datagrams, and by polling the file."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from lash.backend.hints import LocalHints, LocalListener, hint_about
+from lash.backend.notification import BEAT, Notification, for_duty, parse, parse_assigned
+from lash.base.ids import new_id
 from lash.errors import LashError
+from lash.sqlite.dispatch import Dispatcher
 from lash.sqlite.engine.database import Database
-from lash.sqlkit.rows import Number
-from lash.stores.hints import Hint
+from lash.sqlite.file_watch import FileListener, FileWatch
+from lash.sqlite.wake import WakeSocket, open_wake_directory
+from lash.stores.hints import ANYTHING, NO_TAGS, Hint
 
-_BUSY_FOR_S: Final = 1.0
-"""How long after a commit the next one is expected soon."""
-_POLL_BUSY_S: Final = 0.005
-"""A poll takes microseconds; more frequent wake-ups would cost more than they gain in latency."""
-_POLL_IDLE_S: Final = 0.025
-"""An idle worker wakes 40 times a second, which `top` shows as 0 %."""
+_SEND_EVERY_S: Final = 0.005
+"""At most 200 datagrams a second leave a storage for each that listens."""
+_SEND_LATER_S: Final = 0.01
+"""How long a write may go unannounced, to share a datagram with the hint that mostly follows."""
+_LINGER_S: Final = 30.0
+"""How long the socket is kept after the last listener: a caller that asked once often asks again."""
+_TO_ALL: Final = "all"
+"""The first word of a datagram to all listeners; a datagram to one worker has another."""
+_WRITTEN: Final = Notification(Hint(processes=NO_TAGS, ended=NO_TAGS), work=False)
+"""The file was written, and no hint is about it."""
 
 
 class SQLiteHints:
     """The hints of one SQLite storage; the contract is `lash.stores.hints.Hints`.
 
-    While a task waits, one timer polls the file for commits on behalf of all listeners: every 5 ms, and every 25 ms
-    after a second without a commit. Nothing runs while no task waits.
+    A storage that listens has a socket. Datagrams with hints go to the callers that wait and to the duty workers; work
+    that a hint names is assigned to one worker. Every write is announced within some milliseconds. While a task waits,
+    one timer polls the file: a change that was not announced is of a process that cannot send datagrams, and gives a
+    hint about anything. Where there are no sockets, every change does so.
     """
 
     def __init__(self, database: Database) -> None:
-        self._hints = LocalHints()
-        self._file = _FilePoller(database)
+        self._database = database
+        self._hints = LocalHints(on_idle=self._note_idle)
+        self._file = FileWatch(database)
+        self._name = new_id()
+        self._directory = open_wake_directory(database.path)
+        self._dispatcher = None if self._directory is None else Dispatcher(database, self._directory, self._name)
+        self._socket: WakeSocket | None = None
+        self._gets_all = False
+        self._unsent: Notification | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._sent_at = 0.0
+        self._worker_id: str | None = None
+        self._duty = True
+        self._is_working = False
         self.is_receiving = True
-        self.channel: str | None = None
+        if self._directory is not None:
+            database.on_write = self._note_write
+
+    @property
+    def channel(self) -> str | None:
+        """The name of the socket."""
+        return None if self._socket is None else self._socket.name
 
     def listen(self, *, everything: bool = False, work: bool = False, by_session: bool = False) -> LocalListener:
-        listener = _FileListener(self._hints, self._file, everything=everything, work=work, by_session=by_session)
+        self._open_socket()
+        listener = FileListener(self._hints, self._file, everything=everything, work=work, by_session=by_session)
         self._hints.add(listener)
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        self._listen_as_needed()
         return listener
 
     def notify(
@@ -48,140 +82,144 @@ class SQLiteHints:
         changed: str | None = None,
         process_id: str | None = None,
         ended: bool = False,
-        timed: bool = False,  # noqa: ARG002 (all workers poll)
-        later: bool = False,  # noqa: ARG002 (nothing is sent: other storages poll the file)
+        timed: bool = False,
+        later: bool = False,
     ) -> None:
         hint = hint_about(process=process, session_id=session_id, changed=changed, process_id=process_id, ended=ended)
         self._hints.give(hint, work=work)
+        # A worker polls after it has committed.
+        may_be_ready = (session_id, None if self._is_working else changed)
+        sessions = frozenset(each for each in may_be_ready if work and each is not None)
+        processes = frozenset((process_id,)) if work and process and process_id is not None else NO_TAGS
+        unnamed = work and (timed or (process_id is None if process else session_id is None and changed is None))
+        self._add(Notification(hint, work, unnamed, sessions, processes), later=later)
+
+    def serve(self, worker_id: str | None, *, duty: bool = False, draining: bool = False) -> None:
+        self._worker_id, self._duty = worker_id, duty or worker_id is None
+        self._is_working = worker_id is not None and not draining
+        self._file.is_for_workers = self._duty or not self._is_in_reach()
+        self._listen_as_needed()
 
     async def pass_on(self, sessions: Collection[str], processes: Collection[str]) -> None:
-        """Do nothing: all workers see the work."""
+        passed = Notification(Hint(), True, False, frozenset(sessions), frozenset(processes))
+        self._dispatch(passed, preferred=None, excluded=self._worker_id)
 
     async def suspect(self, workers: Collection[str]) -> None:
-        """Do nothing: no work is assigned."""
+        if self._dispatcher is not None:
+            with contextlib.suppress(LashError):
+                await self._dispatcher.suspect(workers)
 
     def greet(self) -> None:
-        """Do nothing: a beat changes the file."""
-
-    def serve(self, worker_id: str | None, *, duty: bool = False) -> None:
-        """Do nothing: all workers see each change of the file."""
+        if self._directory is not None:
+            self._directory.send_to_all(f"{_TO_ALL} {BEAT}", self.channel)
 
     async def close(self) -> None:
+        if self._unsent is not None:
+            # Short programs write and close at once; the other storages should still get the hint.
+            with contextlib.suppress(LashError):
+                self._send()
         self._hints.close()
+        self._database.on_write = None
+        for timer in (self._timer, self._idle):
+            if timer is not None:
+                timer.cancel()
+        self._close_socket()
 
-
-class _FileListener(LocalListener):
-    """A listener that remembers which version of the file it has seen.
-
-    The version is None before the first wait, which then returns at once, and after the file could not be read.
-    """
-
-    def __init__(self, hints: LocalHints, file: _FilePoller, *, everything: bool, work: bool, by_session: bool) -> None:
-        super().__init__(hints, everything=everything, work=work, by_session=by_session)
-        self._file = file
-        self._version: int | None = None
-        self._last_change: int | None = None
-        if by_session:
-            # Its first hint would otherwise be about any session.
-            self._note_version()
-
-    def begin_waiting(self) -> None:
-        self._file.watch(self)
-
-    def end_waiting(self) -> None:
-        self._file.unwatch(self)
-
-    def catch_up(self, hint: Hint) -> Hint:
-        """Take the current version as seen, and return a hint about everything that may be in it.
-
-        A version says nothing about sessions: it may hold commits of other processes beside the one that is named.
-        Hints by session leave it unseen; the next poll then gives a hint about any session.
-        """
-        if not self._file.durable or (self.by_session and hint.changed is not None):
-            return hint
-        self._note_version()
-        return hint._replace(process=True, queued=None, changed=None, processes=None, ended=None)
-
-    def _note_version(self) -> None:
-        if self._file.durable:
-            try:
-                self.has_missed(self._file.version())
-            except LashError:
-                self._version = self._last_change = None
-
-    def has_missed(self, version: int) -> bool:
-        """Return whether this version of the file holds news for this listener, and note the version."""
-        if version == self._version:
-            return False
-        # Most commits concern no process, and this read is cheaper than asking for everything that tasks wait for.
-        any_change = self.everything or self.work
-        last_change = None if any_change else self._file.last_change(version)
-        is_new = any_change or last_change != self._last_change
-        self._version, self._last_change = version, last_change
-        return is_new
-
-
-class _FilePoller:
-    """The one timer that polls the file for changes, for all listeners that wait."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._watching: set[_FileListener] = set()
-        self._timer: asyncio.Handle | None = None
-        self._version: int | None = None
-        self._changed_at = 0.0
-        self._read_at_version: int | None = None
-        self._last_change = 0
-
-    @property
-    def durable(self) -> bool:
-        """Whether other processes can write; a database in memory has one storage."""
-        return self._database.durable
-
-    def version(self) -> int:
-        """Return a number that changes with every commit."""
-        version = self._database.data_version()
-        if version != self._version:
-            self._version, self._changed_at = version, time.monotonic()
-        return version
-
-    def last_change(self, version: int) -> int:
-        """Return the sequence of the newest change of a process; it is read once for each version."""
-        if version != self._read_at_version:
-            last = self._database.read(lambda reader: reader.one(Number, "process_last_change"))
-            self._read_at_version, self._last_change = version, 0 if last is None else last.number
-        return self._last_change
-
-    def watch(self, listener: _FileListener) -> None:
-        """Give the listener a hint once the file has changed."""
-        if self.durable:
-            self._watching.add(listener)
-            if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_soon(self._tick)
-
-    def unwatch(self, listener: _FileListener) -> None:
-        """Stop that; without listeners there is no timer."""
-        self._watching.discard(listener)
-        if self._timer is not None and not self._watching:
+    def _add(self, notification: Notification, *, later: bool) -> None:
+        """Send a notification, together with others of some milliseconds."""
+        if self._directory is None:
+            return
+        self._unsent = notification if self._unsent is None else self._unsent.merged(notification)
+        loop = asyncio.get_running_loop()
+        at = loop.time() + _SEND_LATER_S if later else max(loop.time(), self._sent_at + _SEND_EVERY_S)
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
             self._timer.cancel()
-            self._timer = None
+        self._timer = loop.call_at(at, self._send)
 
-    def _tick(self) -> None:
-        try:
-            self._poll()
-        finally:
-            # Even after an unexpected error: it must not end the polling.
-            is_busy = time.monotonic() - self._changed_at < _BUSY_FOR_S
-            pause_s = _POLL_BUSY_S if is_busy else _POLL_IDLE_S
-            self._timer = asyncio.get_running_loop().call_later(pause_s, self._tick)
+    def _send(self) -> None:
+        self._timer = None
+        unsent, self._unsent = self._unsent, None
+        if unsent is None or self._directory is None or not self._directory.has_others(self.channel):
+            return
+        self._sent_at = asyncio.get_running_loop().time()
+        self._dispatch(unsent, preferred=self._worker_id, excluded=None)
 
-    def _poll(self) -> None:
+    def _dispatch(self, unsent: Notification, *, preferred: str | None, excluded: str | None) -> None:
+        """Assign the work that a notification names, and send it to all that listen."""
+        if self._directory is None or self._dispatcher is None:
+            return
+        dispatched = NO_TAGS
+        if unsent.sessions or unsent.processes:
+            try:
+                dispatched, is_whole = self._dispatcher.assign(
+                    unsent, self.channel, preferred=preferred, excluded=excluded
+                )
+            except LashError:
+                is_whole = False
+            if not is_whole and excluded is None:
+                unsent = unsent._replace(unnamed=True)
+        text = ""
+        if unsent.work or unsent.hint.is_news:
+            text = f"{unsent.text} {','.join(sorted(dispatched)) or '-'}"
+        self._directory.send_to_all(f"{_TO_ALL} {text}", self.channel)
+
+    def _note_write(self) -> None:
+        """Announce a write of this storage, unless a hint about it goes out first."""
+        self._file.note_announced()
+        if self._unsent is None:
+            self._add(_WRITTEN, later=True)
+
+    def _open_socket(self) -> None:
+        if self._socket is None and self._directory is not None:
+            self._socket = self._directory.open_socket(self._receive)
+            self._gets_all = False
+            self._file.is_announced = self._socket is not None
+
+    def _close_socket(self) -> None:
+        self._idle = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            self._file.is_announced = False
+
+    def _listen_as_needed(self) -> None:
+        """Get the datagrams to all listeners if a caller or a duty worker listens here."""
+        is_needed = self._hints.has_others or (self._duty and self._hints.has_workers)
+        if is_needed != self._gets_all and self._socket is not None:
+            self._gets_all = is_needed
+            self._socket.get_all(wanted=is_needed)
+
+    def _is_in_reach(self) -> bool:
+        """Return whether the workers of this file can send datagrams to each other."""
         try:
-            version = self.version()
-            for listener in self._watching:
-                if listener.has_missed(version):
-                    listener.hint()
+            return self._dispatcher is not None and self._dispatcher.reaches_all(self.channel)
         except LashError:
-            # The tasks that wake now get the same error from their own reads, and can decide what to do.
-            for listener in self._watching:
-                listener.hint()
+            return False
+
+    def _note_idle(self) -> None:
+        """Close the socket after a while without listeners."""
+        if self._socket is not None:
+            self._idle = asyncio.get_running_loop().call_later(_LINGER_S, self._close_socket)
+
+    def _receive(self, texts: Sequence[str] | None) -> None:
+        self._file.note_announced()
+        if texts is None:
+            self._hints.give(ANYTHING)
+            return
+        for text in texts:
+            sender, _, rest = text.partition(" ")
+            if sender != _TO_ALL:
+                hint, _rows = parse_assigned(rest)
+                self._hints.give_workers(hint)
+            elif rest:
+                self._receive_common(parse(rest))
+
+    def _receive_common(self, received: Notification) -> None:
+        if self._worker_id is None:
+            self._hints.give(received.hint, work=received.work)
+            return
+        self._hints.give_others(received.hint)
+        if self._duty:
+            self._hints.give_workers(for_duty(received))

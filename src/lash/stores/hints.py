@@ -50,6 +50,8 @@ class Hint(NamedTuple):
     """The work that a worker should claim without a poll, if every hint was about such work; None asks for a poll."""
     dispatched: frozenset[str] = NO_TAGS
     """Work that workers were assigned, for the duty worker: the kind, the tag, a colon, and the tag of the worker."""
+    taken: frozenset[str] = NO_TAGS
+    """Signs that work was taken, for the duty worker: the kind and the tag."""
     beat: bool = False
     """The fleet has changed: a worker should beat at once."""
 
@@ -64,6 +66,7 @@ class Hint(NamedTuple):
             self._merged_processes(other, self.ended, other.ended),
             None if self.assigned is None or other.assigned is None else self.assigned.merged(other.assigned),
             self.dispatched | other.dispatched,
+            self.taken | other.taken,
             self.beat or other.beat,
         )
 
@@ -83,6 +86,8 @@ class Hint(NamedTuple):
         return self.queued is None or self.changed is None or tag in self.queued or tag in self.changed
 
 
+NO_HINT: Final = Hint()
+"""What a wait returns after its timeout."""
 ANYTHING: Final = Hint(process=True, queued=None, changed=None)
 """Anything may have changed."""
 _MOST_TAGS: Final = 256
@@ -187,11 +192,12 @@ class Hints(Protocol):
         """Let the duty workers of other storages beat, because a worker came or left."""
         ...
 
-    def serve(self, worker_id: str | None, *, duty: bool = False) -> None:
+    def serve(self, worker_id: str | None, *, duty: bool = False, draining: bool = False) -> None:
         """Let the listeners for work get hints as this worker; None ends that.
 
         A duty worker gets the hints about work of all other storages. Any other worker gets those of its own storage,
-        and the work that it is assigned. Storages without a worker of this name get all hints.
+        and the work that it is assigned. Storages without a worker of this name get all hints. What a draining worker
+        leaves is assigned to others.
         """
         ...
 

@@ -33,7 +33,8 @@ class WorkerStore(Protocol):
     async def drain(self, worker_id: str) -> bool:
         """Let a worker finish what it runs and take nothing new; return whether it is registered. Idempotent.
 
-        The worker stops taking work after its next beat. It drains until it ends; a restarted worker is a new one.
+        The worker is woken and stops taking work at once; one that cannot be woken does so after its next beat. It
+        drains until it ends; a restarted worker is a new one.
         """
         ...
 

@@ -631,11 +631,12 @@ class Hints:
         """Assign nothing more to these workers until their next beat, and let them beat; the names are their tags."""
     def greet(self) -> None:
         """Let the duty workers of other storages beat, because a worker came or left."""
-    def serve(self, worker_id: str | None, *, duty: bool = False) -> None:
+    def serve(self, worker_id: str | None, *, duty: bool = False, draining: bool = False) -> None:
         """Let the listeners for work get hints as this worker; None ends that.
 
         A duty worker gets the hints about work of all other storages. Any other worker gets those of its own storage,
-        and the work that it is assigned. Storages without a worker of this name get all hints.
+        and the work that it is assigned. Storages without a worker of this name get all hints. What a draining worker
+        leaves is assigned to others.
         """
     def close(self) -> None:
         """Stop the tasks and connections behind the hints, and end every wait with StorageClosed; idempotent."""
@@ -1780,7 +1781,8 @@ class WorkerStore:
     def drain(self, worker_id: str) -> bool:
         """Let a worker finish what it runs and take nothing new; return whether it is registered. Idempotent.
 
-        The worker stops taking work after its next beat. It drains until it ends; a restarted worker is a new one.
+        The worker is woken and stops taking work at once; one that cannot be woken does so after its next beat. It
+        drains until it ends; a restarted worker is a new one.
         """
     def leave(self, worker_id: str) -> bool:
         """Remove a worker that has ended, and return whether it was registered. Idempotent.

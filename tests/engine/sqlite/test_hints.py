@@ -1,9 +1,10 @@
-"""The cost of waiting for hints on a SQLite file."""
+"""The cost of waiting for hints on a SQLite file, with and without datagrams between its storages."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from lash.model.process.event import EventDraft, EventType
 from lash.model.process.process import ExternalInput, Recovery, Registration
 from lash.sqlite.hints import SQLiteHints
 from lash.sqlite.storage import SQLiteStorage
+from lash.stores.hints import NO_HINT
 from tests.base.waiting_kit import changes_of
+from tests.contract.test_worker import beat
 
 TICK = EventDraft(event_type="tick")
 
@@ -60,9 +63,23 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest_asyncio.fixture
-async def counted(tmp_path: Path) -> AsyncIterator[Counted]:
+async def counted(url: str) -> AsyncIterator[Counted]:
+    async with opened(url) as storage:
+        yield storage
+
+
+@pytest_asyncio.fixture
+async def silent(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Counted]:
+    """A storage on a system without sockets."""
+    monkeypatch.setattr("lash.sqlite.hints.open_wake_directory", lambda _path: None)
+    async with opened(url) as storage:
+        yield storage
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Counted]:
     names: list[str] = []
-    async with await lash.open(f"sqlite:///{tmp_path / 'lash.db'}", on_statement=names.append) as storage:
+    async with await lash.open(url, on_statement=names.append) as storage:
         assert isinstance(storage, SQLiteStorage)
         for process_id in ("p", "q"):
             await storage.processes.register(
@@ -94,8 +111,9 @@ async def test_nothing_is_asked_while_nobody_waits(counted: Counted) -> None:
     assert counted.asked == asked
 
 
-async def test_all_who_wait_are_asked_for_at_once(counted: Counted, url: str) -> None:
+async def test_all_who_wait_are_asked_for_at_once(silent: Counted, url: str) -> None:
     """Fifty listeners cost one poll every 5 ms, and one read of the processes for each change of the file."""
+    counted = silent
     listeners = [counted.storage.hints.listen(everything=bool(number % 2)) for number in range(50)]
     await asyncio.gather(*(listener.wait(3_600) for listener in listeners))
     waiting = [asyncio.create_task(listener.wait(3_600)) for listener in listeners]
@@ -115,8 +133,9 @@ async def test_all_who_wait_are_asked_for_at_once(counted: Counted, url: str) ->
     assert counted.asked == asked
 
 
-async def test_commits_to_sessions_cost_waiters_nothing(counted: Counted, url: str) -> None:
+async def test_commits_to_sessions_cost_waiters_nothing(silent: Counted, url: str) -> None:
     """A commit that concerns no process is noticed, and the awaited processes are not read."""
+    counted = silent
     task = await counted.waiting()
     counted.names.clear()
     async with await lash.open(url) as other:
@@ -129,11 +148,12 @@ async def test_commits_to_sessions_cost_waiters_nothing(counted: Counted, url: s
         await asyncio.wait_for(task, 20)
 
 
-async def test_own_writes_are_one_hint_each(counted: Counted) -> None:
+async def test_own_writes_are_one_hint_each(silent: Counted) -> None:
     """A storage does not take its own write for one of another storage.
 
     The file can be polled between a commit and the store's own hint; then one hint is redundant.
     """
+    counted = silent
     task = await counted.waiting()
     counted.names.clear()
     for _ in range(10):
@@ -143,6 +163,80 @@ async def test_own_writes_are_one_hint_each(counted: Counted) -> None:
     assert 10 <= counted.names.count("event_last_sequences") <= 15
     await counted.storage.events.append("p", TICK)
     await asyncio.wait_for(task, 20)
+
+
+async def test_announced_writes_cost_only_the_waiters_that_they_concern(counted: Counted, url: str) -> None:
+    """A datagram names what another storage changed: a caller reads nothing after writes to other processes."""
+    async with await lash.open(url) as other:
+        task = await counted.waiting()
+        counted.names.clear()
+        for number in range(5):
+            await other.events.append("q", TICK)
+            await other.sessions.create(f"s{number}")
+            await counted.storage.events.append("q", TICK)
+            await counted.asked_again()
+        # On a busy machine an announcement may come too late to explain a change.
+        assert counted.names.count("event_last_sequences") <= 2
+        await other.events.append("p", TICK)
+        await asyncio.wait_for(task, 20)
+
+
+async def test_a_change_without_an_announcement_is_a_hint(counted: Counted, url: str) -> None:
+    """A program that sends no datagrams is noticed by the file: another user, another container, an older version."""
+    task = await counted.waiting()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lash.sqlite.hints.open_wake_directory", lambda _path: None)
+        async with await lash.open(url) as other:
+            await other.events.append("p", TICK)
+            await asyncio.wait_for(task, 20)
+
+
+@pytest.mark.parametrize("in_reach", [True, False])
+async def test_a_worker_out_of_reach_is_noticed_by_the_file(counted: Counted, url: str, *, in_reach: bool) -> None:
+    """A worker without a duty relies on datagrams, but not if the registry has a worker that cannot send it any."""
+    hints = counted.storage.hints
+    listener = hints.listen(work=True)
+    await listener.wait(0)
+    channel = hints.channel if in_reach else "0" * 16
+    other = beat("other", beat_ms=60_000, channel=channel)
+    await counted.storage.work.poll(sessions=0, processes=0, owner=other.owner, beat=other)
+    hints.serve("own", duty=False)
+    # A change soon after a write of this storage would be taken for it.
+    assert await listener.wait(0.2) == NO_HINT
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lash.sqlite.hints.open_wake_directory", lambda _path: None)
+        async with await lash.open(url) as stranger:
+            await stranger.sessions.create("s")
+    noticed = await listener.wait(0.3 if in_reach else 20)
+    assert (noticed == NO_HINT) is in_reach
+
+
+async def test_lost_datagrams_are_a_hint_about_anything(counted: Counted, url: str) -> None:
+    """A caller whose buffer was full reads once."""
+    task = await counted.waiting()
+    async with await lash.open(url) as other:
+        counted.storage.hints._receive(None)
+        await until(lambda: "event_last_sequences" in counted.names)
+        await other.events.append("p", TICK)
+        await asyncio.wait_for(task, 20)
+
+
+async def test_the_socket_stays_a_while(counted: Counted, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without listeners the socket is kept for the next one, and removed in the end or when the storage is closed."""
+    hints = counted.storage.hints
+    with hints.listen():
+        name = hints.channel
+        assert name is not None
+    with hints.listen():
+        assert hints.channel == name
+        monkeypatch.setattr("lash.sqlite.hints._LINGER_S", 0)
+    await until(lambda: hints.channel is None)
+    async with await lash.open(url) as other:
+        directory = hints._directory
+        assert directory is not None
+        other.hints.listen()
+        assert directory.has_others(None)
+    assert not directory.has_others(None)
 
 
 async def test_an_unexpected_error_ends_no_polling(counted: Counted, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,4 +270,6 @@ async def test_a_file_that_cannot_be_asked_is_a_hint(counted: Counted, monkeypat
         raise StoreUnavailable("busy")
 
     monkeypatch.setattr(counted.storage._database, "data_version", fail)
-    await asyncio.wait_for(SQLiteHints(counted.storage._database).listen().wait(3_600), 20)
+    hints = SQLiteHints(counted.storage._database)
+    await asyncio.wait_for(hints.listen().wait(3_600), 20)
+    await hints.close()

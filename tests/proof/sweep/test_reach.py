@@ -18,7 +18,7 @@ BEHIND = {
     "AttachmentManifest": "behind AttachmentStore, whose operations go through every one of its methods",
     "ByteStore": "the bytes in the database are behind AttachmentStore; other byte stores have no statements",
     "HintListener": "hints write nothing",
-    "Hints": "hints write nothing",
+    "Hints": "hints write nothing but to the registry, which the next beat of a worker undoes",
     "ObserverWatch": "waiting writes nothing",
     "ProcessWaiter": "waiting writes nothing",
     "ReplyWatch": "waiting writes nothing",
@@ -76,6 +76,7 @@ UNREACHED = {
     "schema_record_migration": "migrations are not swept; tests/engine/migration kills them",
     "seal_keep_mark": "the storages of the sweep have no sealer",
     "schedule_postpone": "for a schedule that this machine cannot read",
+    "worker_suspect": "a hint: a lost one costs a worker time, and the next beat undoes it",
 }
 """Writing statements that no case runs into, and why."""
 

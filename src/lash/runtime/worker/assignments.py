@@ -26,10 +26,10 @@ class Assignments:
             self._due.clear()
             return
         if self._due:
-            if hint.changed:
-                self._forget("s", hint.changed)
+            signs = {f"s{tag}" for tag in hint.changed or ()} | hint.taken
             if hint.process and hint.processes:
-                self._forget("p", hint.processes)
+                signs |= {f"p{tag}" for tag in hint.processes}
+            self._forget(signs)
         due = self._clock() + watch_s
         for entry in hint.dispatched:
             self._due.setdefault(entry, due)
@@ -47,8 +47,7 @@ class Assignments:
             del self._due[entry]
         return due
 
-    def _forget(self, kind: str, tags: Iterable[str]) -> None:
-        names = {kind + tag for tag in tags}
+    def _forget(self, names: set[str]) -> None:
         for entry in [entry for entry in self._due if entry.partition(":")[0] in names]:
             del self._due[entry]
 

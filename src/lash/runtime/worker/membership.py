@@ -126,11 +126,12 @@ class Membership:
         is_new, self._fleet = self._fleet is None, fleet
         self._beat_at = time.monotonic() + 0.9 * self.pace.beat_ms / 1_000
         hints = self._core.storage.hints
-        hints.serve(self._core.owner.incarnation_id, duty=fleet.rank in _DUTY_RANKS)
+        is_draining = fleet.status is WorkerStatus.DRAINING
+        hints.serve(self._core.owner.incarnation_id, duty=fleet.rank in _DUTY_RANKS, draining=is_draining)
         if is_new and self.has_others:
             # The duty worker watches over its neighbours, and promises its beats sooner than a lone one.
             hints.greet()
-        if fleet.status is WorkerStatus.DRAINING:
+        if is_draining:
             self._turn_slots.close()
             self._process_slots.close()
             self._state.drain()

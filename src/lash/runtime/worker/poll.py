@@ -6,6 +6,9 @@ import asyncio
 import time
 from typing import Final
 
+import msgspec
+
+from lash.backend.hints import session_tag
 from lash.base.backoff import backoff
 from lash.errors import LashError, NewerSchema, StorageClosed
 from lash.model.work import MAX_POLL, WorkList
@@ -21,7 +24,7 @@ from lash.runtime.worker.slots import Slots
 from lash.runtime.worker.state import WorkerState, either
 from lash.runtime.worker.timers import Timers
 from lash.runtime.worker.turns import TurnRunner
-from lash.stores.hints import Assigned, HintListener
+from lash.stores.hints import NO_HINT, NO_TAGS, Assigned, Hint, HintListener, Tags, merge_tags
 
 _FIRST_PAUSE_S: Final = 0.1
 """The first pause after a poll that failed."""
@@ -63,6 +66,8 @@ class Poller:
         self._membership = membership
         self._assignments = Assignments()
         self._pass_on_at = 0.0
+        self._named: Tags = None
+        """The sessions that led to the next poll; None if it is for all."""
 
     async def run(self) -> None:
         """Poll until the worker stops; raises only StorageClosed, and NewerSchema once this version is outdated."""
@@ -72,7 +77,7 @@ class Poller:
             while not self._state.is_stopping:
                 self._state.freed.clear()
                 try:
-                    work = await self._poll(self._membership.next_beat())
+                    work = self._without_others(await self._poll(self._membership.next_beat()))
                     self._start(work)
                     failures = 0
                 except StorageClosed:
@@ -92,6 +97,18 @@ class Poller:
                 if self._is_full:
                     await either(self._state.freed.wait(), asyncio.sleep(_FULL_PAUSE_S))
                 await self._wait(listener, self._pause_s(work))
+
+    def _without_others(self, work: WorkList) -> WorkList:
+        """Leave out sessions that a poll found by chance: they have just been assigned to other workers.
+
+        A worker that had no free slot was assigned nothing, and takes all. So does one that polls by the clock.
+        """
+        named, had_no_slot = self._named, self._turn_slots.take_ran_full()
+        if named is None or had_no_slot or not self._membership.has_others or self._core.storage.hints.channel is None:
+            return work
+        return msgspec.structs.replace(
+            work, session_ids=tuple(each for each in work.session_ids if session_tag(each) in named)
+        )
 
     async def drain(self) -> int:
         """Poll and run until nothing is ready, and return how many runs were started."""
@@ -156,10 +173,12 @@ class Poller:
         The poll after a hinted session follows 20 ms later; the turn then does not compete with it for the database.
         """
         poll_at = time.monotonic() + pause_s
+        self._named = NO_TAGS
         while True:
             rest_s = min(poll_at - time.monotonic(), self._assignments.due_s)
             hint = await listener.wait(max(0.001, rest_s))
             self._assignments.note(hint, self._membership.watch_s)
+            self._note_named(hint)
             if hint.beat:
                 self._membership.beat_soon()
                 return
@@ -172,6 +191,15 @@ class Poller:
                 return
             if min(poll_at - time.monotonic(), self._assignments.due_s) <= 0:
                 return
+
+    def _note_named(self, hint: Hint) -> None:
+        """Note which sessions the next poll is for: a hint by name is about these, a timeout about all."""
+        named = merge_tags(hint.queued, hint.changed)
+        if hint == NO_HINT or (hint.process and hint.processes is None):
+            named = None
+        elif hint.assigned is not None:
+            named = merge_tags(named, frozenset(session_tag(each) for each in hint.assigned.sessions))
+        self._named = merge_tags(self._named, named)
 
     async def _start_assigned(self, assigned: Assigned) -> bool:
         """Start assigned work, and pass it on if no slot is free; return False if a poll is needed."""

@@ -37,6 +37,7 @@ class Slots(Generic[Run]):
         self._avoided: dict[str, float] = {}
         self._in_vain: dict[str, tuple[int, float]] = {}
         self._left: dict[str, float] = {}
+        self._ran_full = False
 
     @property
     def is_full(self) -> bool:
@@ -83,7 +84,13 @@ class Slots(Generic[Run]):
         if self.is_full or name in self._runs or self._avoided.get(name, 0.0) > self._clock():
             return False
         self._runs[name] = None
+        self._ran_full |= self.is_full
         return True
+
+    def take_ran_full(self) -> bool:
+        """Return whether there was a time without a free slot since the last call."""
+        ran_full, self._ran_full = self._ran_full or self.is_full, False
+        return ran_full
 
     def fill(self, name: str, run: Run) -> None:
         """Set what runs in a slot that was taken."""

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Coroutine
 
 from lash.runtime.core import Core
-from lash.stores.hints import HintListener
+from lash.stores.hints import ANYTHING, Hint, HintListener
 
 
 class WorkerState:
@@ -28,11 +28,11 @@ class WorkerState:
     def is_stopping(self) -> bool:
         return self.stopping.is_set()
 
-    def poll_now(self) -> None:
-        """End the pause before the next poll."""
+    def poll_now(self, hint: Hint = ANYTHING) -> None:
+        """End the pause before the next poll, which is for what the hint names."""
         self.freed.set()
         if self.listener is not None:
-            self.listener.hint()
+            self.listener.hint(hint)
 
     def drain(self) -> None:
         """Stop as soon as nothing runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from lash.backend.hints import session_tag
 from lash.model.lease import Acquired, Busy, Lease
 from lash.model.queue import ClaimedTurn, EmptyReason
 from lash.runtime.after_run import AfterRun
@@ -14,6 +15,7 @@ from lash.runtime.turns.run import TurnRun
 from lash.runtime.worker.renewal import LeaseRenewal
 from lash.runtime.worker.slots import Slots
 from lash.runtime.worker.state import WorkerState
+from lash.stores.hints import Hint
 
 
 class TurnRunner:
@@ -83,7 +85,8 @@ class TurnRunner:
             self._slots.leave(session_id, in_vain=after is AfterRun.BACK_OFF and not hinted)
             if after is AfterRun.LEAVE:
                 self._slots.avoid(session_id, self._core.options.poll_s)
-            self._state.poll_now()
+            # There may be more input for this session.
+            self._state.poll_now(Hint(changed=frozenset((session_tag(session_id),))))
 
     async def _claim_turn(self, session_id: str) -> ClaimedTurn | Acquired | None:
         """Claim the lease of a session with its next input; only the lease if a command comes before the input."""

@@ -46,6 +46,9 @@ class Database:
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         """Start opening; use `open`, which waits for it."""
         self.durable = settings.path is not None
+        self.path = settings.path
+        self.on_write: Callable[[], None] | None = None
+        """Called on the event loop after each write that may have committed."""
         self._opener = Opener(loop)
         self._loop = loop
         self._settings = settings
@@ -98,7 +101,7 @@ class Database:
         future: asyncio.Future[T] = self._loop.create_future()
         self._inline_writes.hand_over()
         self._writer.submit(QueuedJob(body, future))
-        return await future
+        return await self._written(future)
 
     async def write_briefly(self, body: Callable[[Transaction], T]) -> T:
         """Do the same as `write` for a body that touches few rows, however much is stored.
@@ -108,10 +111,12 @@ class Database:
         self._check_usable()
         job = self._inline_writes.try_at_once(body)
         if job is not None:
+            if self.on_write is not None:
+                self.on_write()
             return job.outcome()
         future: asyncio.Future[T] = self._loop.create_future()
         self._inline_writes.submit(QueuedJob(body, future))
-        return await future
+        return await self._written(future)
 
     def read(self, body: Callable[[Reader], T]) -> T:
         """Run the body at once, on one snapshot of what is committed. It blocks the event loop: keep it short."""
@@ -161,6 +166,13 @@ class Database:
             if is_same_loop:
                 self._gil_yield.finished(1)
         self._writer.join()
+
+    async def _written(self, future: asyncio.Future[T]) -> T:
+        try:
+            return await future
+        finally:
+            if self.on_write is not None:
+                self.on_write()
 
     async def _wait_until_open(self) -> None:
         self._gil_yield.expect()

@@ -6,10 +6,12 @@ from collections.abc import Collection
 
 import msgspec
 
+from lash.backend.notification import BEAT
 from lash.errors import CorruptData
 from lash.plan.worker import GONE_BEATS, LATE_BEATS, FleetRow, HoldingRow, NeighbourRow, WorkerRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
+from lash.sqlite.wake import open_wake_directory
 
 
 class _Held(msgspec.Struct, frozen=True, array_like=True):
@@ -44,10 +46,22 @@ class SQLiteWorkerRows:
         return self._database.read(body)
 
     async def drain(self, worker_id: str) -> bool:
-        return await self._database.write_briefly(lambda write: write.run("worker_drain", worker_id=worker_id) > 0)
+        drained = await self._database.write_briefly(
+            lambda write: write.one(_Drained, "worker_drain", worker_id=worker_id)
+        )
+        directory = open_wake_directory(self._database.path)
+        if drained is not None and drained.channel is not None and directory is not None:
+            directory.send(drained.channel, f"operator {BEAT}")
+        return drained is not None
 
     async def leave(self, worker_id: str) -> bool:
         return await self._database.write_briefly(lambda write: write.run("worker_leave", worker_id=worker_id) > 0)
+
+
+class _Drained(msgspec.Struct, frozen=True, array_like=True):
+    """A worker that was drained."""
+
+    channel: str | None
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):

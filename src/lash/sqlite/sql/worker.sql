@@ -82,9 +82,36 @@ WHERE place <= :limit
 ORDER BY worker_id, is_process, id;
 
 -- name: worker_drain
--- Lets a worker take nothing new.
-UPDATE lash_workers SET status = 'draining' WHERE worker_id = :worker_id;
+-- Lets a worker take nothing new, and returns where it can be woken to learn that.
+UPDATE lash_workers SET status = 'draining' WHERE worker_id = :worker_id RETURNING channel;
 
 -- name: worker_leave
 -- Removes a worker.
 DELETE FROM lash_workers WHERE worker_id = :worker_id;
+
+-- name: worker_suspect
+-- Lets nothing more be assigned to workers until their next beat.
+UPDATE lash_workers SET free_sessions = 0, free_processes = 0
+WHERE worker_id IN (SELECT value FROM json_each(:worker_ids));
+
+-- name: worker_ready_sessions
+-- The given sessions that have ready work and no pause, each with its agent and the holder of its live lease.
+SELECT
+    s.session_id, s.agent, CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > :now_ms THEN l.incarnation_id END
+FROM json_each(:session_ids) AS wanted
+CROSS JOIN lash_sessions AS s ON s.session_id = wanted.value
+CROSS JOIN lash_session_leases AS l ON l.session_key = s.session_key
+WHERE (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+    AND EXISTS (
+        SELECT 1 FROM lash_batches AS b INDEXED BY lash_batches_ready
+        WHERE b.session_key = s.session_key AND b.available_at_ms = 0
+    );
+
+-- name: worker_ready_processes
+-- The given processes that are ready, each with its name and the holder of its live lease.
+SELECT
+    p.process_id, p.label, CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > :now_ms THEN l.incarnation_id END
+FROM json_each(:process_ids) AS wanted
+CROSS JOIN lash_processes AS p ON p.process_id = wanted.value
+CROSS JOIN lash_process_leases AS l ON l.process_key = p.process_key
+WHERE l.ready_at_ms <= :now_ms;

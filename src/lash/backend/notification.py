@@ -24,6 +24,8 @@ _OLD_FIELDS: Final = 4
 BEAT: Final = "beat"
 """The text that lets workers beat."""
 _Work: TypeAlias = tuple[frozenset[str], frozenset[str], list[ProcessRow]]
+_LONGEST_WORK: Final = 10_000
+"""How many characters the text of assigned work has at most; ids can be long."""
 MOST_NAMED: Final = 64
 """How many sessions and processes with work one notification names; beyond that the duty worker polls."""
 
@@ -81,7 +83,10 @@ def parse(text: str) -> Notification:
 def for_duty(notification: Notification) -> Hint:
     """Return what a duty worker does about a notification: poll for unnamed work, watch over assigned work."""
     hint = notification.hint
-    return hint._replace(ready=None) if notification.unnamed else hint._replace(assigned=NOTHING_ASSIGNED)
+    taken = {f"s{tag}" for tag in hint.changed or ()} | {f"p{tag}" for tag in (hint.process and hint.processes) or ()}
+    if notification.unnamed:
+        return ANYTHING._replace(dispatched=hint.dispatched, taken=frozenset(taken), beat=hint.beat)
+    return Hint(assigned=NOTHING_ASSIGNED, dispatched=hint.dispatched, taken=frozenset(taken), beat=hint.beat)
 
 
 def parse_assigned(text: str) -> tuple[Hint, list[ProcessRow]]:
@@ -94,6 +99,13 @@ def parse_assigned(text: str) -> tuple[Hint, list[ProcessRow]]:
     except msgspec.DecodeError:
         return ANYTHING, []
     return Hint(assigned=Assigned(sessions, processes)), rows
+
+
+def assigned_text(assigned: Assigned) -> str:
+    """Return the text that assigns work to one worker; it lets the worker poll if that would be too long."""
+    work = (assigned.sessions, assigned.processes, ())
+    text = f"work {msgspec.json.encode(work).decode()}"
+    return text if len(text) <= _LONGEST_WORK else "poll"
 
 
 def _write_tags(tags: Tags) -> str:

@@ -1,0 +1,154 @@
+"""What a fleet of processes on one file costs, in statements that each of them counts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+import lash
+from tests.engine.sqlite.fleet_worker import Statements, echo_app
+from tests.runtime.worker_kit import ROOT, until
+
+TURNS = 20
+SESSIONS = 5
+GROWTH = 1.25
+"""How many times the statements of one worker four of them may need."""
+
+
+@pytest.fixture
+def urls(tmp_path: Path, migrated_file: Path) -> Iterator[str]:
+    """URLs of empty, migrated storages."""
+    return (f"sqlite:///{shutil.copy(migrated_file, tmp_path / f'{number}.db')}" for number in itertools.count())
+
+
+class Process:
+    """A worker process."""
+
+    def __init__(self, url: str) -> None:
+        command = [sys.executable, "-m", "tests.engine.sqlite.fleet_worker", url]
+        self.running = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, bufsize=1
+        )
+
+    def line(self) -> str:
+        assert self.running.stdout is not None
+        line = self.running.stdout.readline().strip()
+        assert line, "the worker has ended"
+        return line
+
+    def statements(self) -> int:
+        assert self.running.stdin is not None
+        self.running.stdin.write("\n")
+        return int(self.line())
+
+
+@contextlib.contextmanager
+def processes(url: str, count: int) -> Iterator[list[Process]]:
+    """Yield registered worker processes; what still runs is ended."""
+    started = [Process(url) for _ in range(count)]
+    try:
+        for each in started:
+            each.line()
+        yield started
+    finally:
+        for each in started:
+            each.running.kill()
+            each.running.communicate()
+
+
+async def _statements(url: str, fleet: list[Process]) -> int:
+    """Ask some turns from this process, and return the statements of all processes for them."""
+    counted = Statements()
+    async with echo_app(url, counted, worker=False) as caller:
+
+        async def ask(times: int) -> None:
+            for number in range(times):
+                assert await caller.session(f"s{number % SESSIONS}").ask(f"m{number}") == f"m{number}"
+
+        await ask(SESSIONS)
+        before = counted.count + sum(each.statements() for each in fleet)
+        await ask(TURNS)
+        return counted.count + sum(each.statements() for each in fleet) - before
+
+
+async def _fewest(url: str, count: int) -> int:
+    """Return the fewest statements of two measurements: a busy machine delays datagrams, which costs polls."""
+    with processes(url, count) as fleet:
+        return min([await _statements(url, fleet) for _ in range(2)])
+
+
+async def test_four_processes_need_few_statements_more_than_one(urls: Iterator[str]) -> None:
+    """The same turns cost at most 1.25 times the statements, whichever process runs them."""
+    one = await _fewest(next(urls), 1)
+    assert await _fewest(next(urls), 4) <= GROWTH * one
+
+
+async def test_four_workers_of_one_process_need_few_statements_more_than_one(urls: Iterator[str]) -> None:
+    """The same for storages in one process: their workers take turns on one event loop."""
+    costs = []
+    for count in (1, 4):
+        url, counted = next(urls), Statements()
+        async with AsyncExitStack() as stack:
+            apps = [await stack.enter_async_context(echo_app(url, counted)) for _ in range(count)]
+            caller = await stack.enter_async_context(echo_app(url, counted, worker=False))
+
+            async def all_listed(caller: lash.App = caller, count: int = count) -> bool:
+                return len(await caller.storage.workers.list()) == count
+
+            await until(all_listed)
+            for number in range(SESSIONS):
+                await caller.session(f"s{number}").ask("first")
+            measured = []
+            for _ in range(3):
+                before = counted.count
+                for number in range(TURNS):
+                    assert await caller.session(f"s{number % SESSIONS}").ask(f"m{number}") == f"m{number}"
+                measured.append(counted.count - before)
+            costs.append(min(measured))
+            assert len(apps) == count
+    assert costs[1] <= GROWTH * costs[0]
+
+
+async def test_a_killed_addressee_costs_few_polls(urls: Iterator[str]) -> None:
+    """Work for a process that got the datagram and was killed before its claim is found without a poll interval.
+
+    The duty worker polls for it after a quarter of a second, so the number of its polls is that of the turns and a few.
+    """
+    url, polls = next(urls), Polls()
+    async with echo_app(url, polls) as duty, echo_app(url, worker=False) as caller:
+        await caller.session("s0").ask("first")
+        with processes(url, 2) as fleet:
+            await until(lambda: duty._worker is not None and duty._worker._membership.has_others)
+            for each in fleet:
+                # A stopped process gets datagrams and reads none.
+                each.running.send_signal(signal.SIGSTOP)
+            polls.count = 0
+            asks = [asyncio.create_task(caller.session(f"s{number}").ask(f"m{number}")) for number in range(8)]
+            await asyncio.sleep(0.05)
+            for each in fleet:
+                each.running.kill()
+            async with asyncio.timeout(30):
+                assert await asyncio.gather(*asks) == [f"m{number}" for number in range(8)]
+            assert polls.count <= 8 + 8
+            # The kernel refuses datagrams to dead processes, so nothing more is lost.
+            assert await caller.session("s9").ask("last") == "last"
+
+
+class Polls(lash.Hook):
+    """Counts polls of the work list."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def statement(self, name: str) -> None:
+        self.count += name == "work_marks"
