@@ -203,7 +203,8 @@ async def test_what_is_older_costs_nothing(backend_url: str, backend_name: str) 
     await raw(backend_url, _IDLE.format(numbers=numbers))
     await raw(backend_url, "ANALYZE")
     many = await _cost(backend_url, moment)
-    assert 0 < many <= few * 1.02, (few, many)
+    # Counts of PostgreSQL vary by a few rows with what was vacuumed meanwhile.
+    assert 0 < many <= few + 20, (few, many)
 
 
 async def _cost(url: str, since_ms: int) -> float:
