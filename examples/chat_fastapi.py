@@ -95,7 +95,7 @@ async def read(chat_id: str) -> dict[str, object]:
     """Return the conversation, and the cursor from which to observe it."""
     chat = app.session(chat_id)
     cursor = await chat.cursor()  # first: a change before the messages are read is then reported again, not missed
-    spoken = [{"role": message.role, "text": lash.text_of(message)} for message in await chat.messages()]
+    spoken = [{"role": message.role, "text": message.text} for message in await chat.messages()]
     return {"cursor": cursor, "messages": [each for each in spoken if each["text"]]}
 
 

@@ -91,7 +91,7 @@ async def demonstrate(bookings: Path) -> bool:
         print("reply:", reply := await chat.ask(REQUEST, key="the-trip", timeout_s=60))
         second.terminate()
         await second.wait()
-        said = [lash.text_of(message) for message in await chat.messages()]
+        said = [message.text for message in await chat.messages()]
         claims["every tool was called once"] = sorted(booked(bookings)) == ["flight", "hotel", "museum"]
         claims["history has the request, a call of each tool, the reply"] = said == [REQUEST, "", "", "", reply]
         claims["nothing is left to do"] = not await chat.pending() and not await chat.dead_letters()

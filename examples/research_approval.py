@@ -87,7 +87,7 @@ async def chat() -> None:
             shown = 0
             while True:
                 for message in (await session.messages())[shown:]:
-                    print(f"{message.role}: {lash.text_of(message)}", flush=True)
+                    print(f"{message.role}: {message.text}", flush=True)
                     shown += 1
                 if shown == 4:  # noqa: PLR2004 (the request and a reply, the result and a reply)
                     return

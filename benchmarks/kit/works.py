@@ -85,7 +85,7 @@ def nodes_of(lane: int, number: int, count: int) -> tuple[Node, ...]:
     for part in range(count):
         node_id = ordered_id(lane, number, part)
         role = Role.USER if part == 0 else Role.ASSISTANT
-        entry = MessageEntry(message=Message.text(node_id, role, prose((lane, number, part), 400)))
+        entry = MessageEntry(message=Message.of_text(node_id, role, prose((lane, number, part), 400)))
         nodes.append(Node(node_id=node_id, parent_node_id=parent, timestamp=MOMENT, entry=entry))
         parent = node_id
     return tuple(nodes)

@@ -174,7 +174,7 @@ async def _nodes(storage: lash.Storage, rows: int) -> None:
         nodes: list[Node] = []
         for _ in range(first, min(first + 1000, rows)):
             node_id = ordered_id(0, 0, part)
-            entry = MessageEntry(message=Message.text(node_id, Role.USER, f"{part} " * 20))
+            entry = MessageEntry(message=Message.of_text(node_id, Role.USER, f"{part} " * 20))
             nodes.append(Node(node_id=node_id, parent_node_id=parent, timestamp=MOMENT, entry=entry))
             parent, part = node_id, part + 1
         commit = Commit(session_id="session-000", expected_revision=number, graph=Append(nodes=tuple(nodes)))

@@ -180,7 +180,7 @@ def _conversation(workspace: Workspace, backend: str, turns: int, _number: int) 
                 for part, text in turn_texts(0, number).items():
                     node_id = new_id()
                     role = Role.USER if part == "user" else Role.ASSISTANT
-                    entry = MessageEntry(message=Message.text(node_id, role, text))
+                    entry = MessageEntry(message=Message.of_text(node_id, role, text))
                     nodes.append(Node(node_id=node_id, parent_node_id=leaf, timestamp=MOMENT, entry=entry))
                     leaf = node_id
                 commit = Commit(session_id="session-0", expected_revision=number, graph=Append(nodes=tuple(nodes)))

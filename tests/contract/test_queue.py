@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from lash.errors import SessionDeleted, SessionNotFound, SourceKeyConflict
+from lash.errors import InvalidInput, SessionDeleted, SessionNotFound, SourceKeyConflict
 from lash.model.causal import ProcessCause
 from lash.model.lease import LeaseFence, session_resource
 from lash.model.queue import (
@@ -28,6 +28,7 @@ from lash.model.queue import (
     TextItem,
     TurnInput,
 )
+from lash.model.session.commit import CommitBudget
 from lash.model.session.message import AttachmentRef
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
@@ -157,6 +158,15 @@ class TestQueue:
             await storage.queue.enqueue(OTHER_CONTENT[what])
         assert (refused.value.session_id, refused.value.source_key) == ("s", "host:1")
         assert await observe_queue(storage) == before
+
+    async def test_a_message_that_no_commit_could_hold_is_refused(self, harness: Harness) -> None:
+        """Input takes at most half of a commit, so that a reply of its size fits too; nothing is queued."""
+        storage = await harness.open(budget=CommitBudget(max_bytes=20_000))
+        await created(storage)
+        with pytest.raises(InvalidInput, match=r"the message holds 10,\d+ bytes; this storage accepts at most 10,000"):
+            await storage.queue.enqueue(late("x" * 10_001))
+        assert await storage.queue.list("s") == ()
+        await storage.queue.enqueue(late("x" * 9_000))
 
     async def test_the_agent_is_not_part_of_the_content(self, harness: Harness) -> None:
         """The same text under the same key is one message, whichever agent each sender names, if any."""

@@ -25,7 +25,7 @@ def packet(node_id: str, content: bytes, parent: str | None = None) -> Node:
 
 def shown(node_id: str, native: JSON, parent: str | None = None) -> Node:
     """Return a message with a framework's own item."""
-    entry = MessageEntry(message=Message.text(node_id, Role.USER, "hello"), native=native)
+    entry = MessageEntry(message=Message.of_text(node_id, Role.USER, "hello"), native=native)
     return Node(node_id=node_id, parent_node_id=parent, timestamp=MOMENT, entry=entry)
 
 

@@ -28,7 +28,7 @@ MOMENT: Final = datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
 
 def node(node_id: str, parent: str | None = None, text: str | None = None, *, role: Role = Role.USER) -> Node:
     """Return a message node, by default with its id as the text."""
-    message = Message.text(node_id, role, node_id if text is None else text)
+    message = Message.of_text(node_id, role, node_id if text is None else text)
     return Node(node_id=node_id, parent_node_id=parent, timestamp=MOMENT, entry=MessageEntry(message=message))
 
 

@@ -32,7 +32,7 @@ def sha256(content: bytes) -> str:
 
 def said(node_id: str, parent: str | None = None, text: str = "hello", role: Role = Role.USER) -> Node:
     """Return a message node."""
-    message = Message.text(f"m-{node_id}", role, text)
+    message = Message.of_text(f"m-{node_id}", role, text)
     return Node(node_id=node_id, parent_node_id=parent, timestamp=NOON, entry=MessageEntry(message=message))
 
 

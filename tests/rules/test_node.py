@@ -129,7 +129,7 @@ def test_an_id_may_occur_once_in_a_commit() -> None:
         ),
         (
             Node(node_id="n", timestamp=NOON, entry={"kind": "plugin", "plugin_type": "p", "body": 1}),  # type: ignore[arg-type]
-            r"nodes\[1\]\.entry, a dict, would be read back as",
+            r"nodes\[1\]\.entry is of type dict and would be read back as",
         ),
     ],
 )
@@ -247,9 +247,10 @@ def test_the_texts_of_a_user_message_are_joined_for_the_list() -> None:
         part("call", PartKind.TOOL_CALL),
         part("result", PartKind.TOOL_RESULT),
         part("bytes", PartKind.IMAGE),
+        part("", PartKind.FILE),
         part("two  "),
     )
-    assert user_text(node) == "one\n\n[Image attached]\n\ntwo"
+    assert user_text(node) == "one\n\n[Image attached]\n\n[File attached]\n\ntwo"
 
 
 def test_the_line_for_the_list_is_cut_at_500_characters_and_has_no_nul() -> None:

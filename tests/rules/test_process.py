@@ -351,7 +351,7 @@ def waking(**selectors: Selector) -> EventSemantics:
         ((EventType(name="x", payload_schema={"a": object()}),), "payload_schema.a is of type object"),
         ((EventType(name="x", payload_schema=True),), "Expected `object`, got `bool`"),  # type: ignore[arg-type]
         ((EventType(name="x", semantics=None),), "Expected `object`, got `null`"),  # type: ignore[arg-type]
-        (({"name": "x"},), "a dict, would be read back as EventType"),
+        (({"name": "x"},), "is of type dict and would be read back as EventType"),
         (None, "Expected `array`, got `null`"),
         ((EventType(name="x", semantics=waking(input=Pointer(path="a"))),), "starts with a slash, got 'a'"),
         ((EventType(name="x", semantics=waking(when=Present(path="a"))),), "starts with a slash, got 'a'"),

@@ -20,6 +20,7 @@ from lash.model.queue import (
     Slot,
     TurnInput,
 )
+from lash.model.session.commit import CommitBudget
 from lash.plan.queue.claim import (
     ClaimedRows,
     HeldBatch,
@@ -40,6 +41,7 @@ from lash.plan.queue.queue import (
     BatchRow,
     KnownKey,
     SourceKeyRow,
+    check_size,
     decode_batch,
     decode_enqueued,
     encode_batch,
@@ -159,6 +161,15 @@ def test_a_key_of_an_earlier_version_is_recognised() -> None:
     for other in (DRAFT, replace(DRAFT, payloads=(replace(NAMED, protocol_turn_options={"agent": "boss"}),))):
         with pytest.raises(SourceKeyConflict):
             decode_enqueued(encode_batch(other), KnownKey(key=stored, batch=None))
+
+
+def test_a_batch_takes_half_of_a_commit_at_most() -> None:
+    """The size is that of the stored bytes; the error says what to do."""
+    encoded = encode_batch(replace(DRAFT, payloads=(TurnInput.of_text("é" * 100),)))
+    size = len(encoded.payloads.encode())
+    check_size(encoded, CommitBudget(max_bytes=2 * size))
+    with pytest.raises(InvalidInput, match=rf"holds {size} bytes; .* at most {size - 1}, half .* as an attachment"):
+        check_size(encoded, CommitBudget(max_bytes=2 * size - 1))
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ COMMIT = Commit(
                 node_id="n-1",
                 parent_node_id="n-0",
                 timestamp=NOON,
-                entry=MessageEntry(message=Message.text("m-1", Role.USER, "Grüße")),
+                entry=MessageEntry(message=Message.of_text("m-1", Role.USER, "Grüße")),
                 agent_frame_id="frame-1",
             ),
             Node(
@@ -231,7 +231,7 @@ CHANGING = {
             replaced_node_count=0,
         ),
     ),
-    "message text": with_message(COMMIT, lambda message: Message.text("m-1", message.role, "Other")),
+    "message text": with_message(COMMIT, lambda message: Message.of_text("m-1", message.role, "Other")),
     "message role": with_message(COMMIT, lambda message: replace(message, role=Role.SYSTEM)),
     "message parts": with_message(COMMIT, with_more_parts),
     "a node's frame": with_nodes(COMMIT, lambda node: replace(node, agent_frame_id="frame-2")),

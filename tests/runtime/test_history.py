@@ -177,7 +177,7 @@ def _declare(app: App) -> None:
 
 
 def _node(name: str) -> Node:
-    entry = MessageEntry(message=Message.text(name, Role.USER, name))
+    entry = MessageEntry(message=Message.of_text(name, Role.USER, name))
     return Node(node_id=name, parent_node_id=None, timestamp=datetime(2026, 1, 1, tzinfo=UTC), entry=entry)
 
 

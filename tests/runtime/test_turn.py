@@ -12,7 +12,7 @@ import lash
 from lash.base.compression import BlobRef
 from lash.model.effect import TurnScope
 from lash.model.queue import BatchState
-from lash.model.session.message import Message, Role
+from lash.model.session.message import Message, PartKind, Role
 from lash.model.session.session import ActivePath, ChildRelation
 from lash.runtime.app import App
 from lash.runtime.errors import Permanent, Suspended
@@ -215,7 +215,7 @@ async def test_an_agent_may_return_a_message(bench: Bench) -> None:
 
     @app.agent
     async def whole(turn: Turn) -> Message:
-        return Message.text("mine", Role.SYSTEM, "whole")
+        return Message.of_text("mine", Role.SYSTEM, "whole")
 
     assert await _ask(app, whole, "x") == "whole"
     assert texts(await app.session("s").messages())[-1] == ("system", "whole")
@@ -336,13 +336,36 @@ async def test_only_text_and_messages_are_added(bench: Bench, content: object) -
     assert await _ask(app, agent, "go") == "refused"
 
 
+async def test_a_tool_call_takes_text_or_json(bench: Bench) -> None:
+    """Arguments and result are stored as text or as JSON; what is neither is refused at the call."""
+    app = await bench.app()
+
+    @app.agent
+    async def agent(turn: Turn) -> None:
+        turn.add_tool_call("1", "look", '{"a": 1}', "r")
+        turn.add_tool_call("2", "look", {"a": [1, None]}, {"found": "é"})
+        with pytest.raises(lash.InvalidInput, match=r"the arguments of 'look'\['a'\] is of type set"):
+            turn.add_tool_call("3", "look", {"a": {1, 2}}, "r")
+        with pytest.raises(lash.InvalidInput, match="name must be text, not NoneType"):
+            turn.add_tool_call("4", None, {}, "r")  # type: ignore[arg-type]
+
+    chat = app.session("s", agent)
+    await chat.send("go")
+    await app.drain()
+    _, *calls = await chat.messages()
+    assert [[part.content for part in call.parts] for call in calls] == [
+        ['{"a": 1}', "r"],
+        ['{"a":[1,null]}', '{"found":"é"}'],
+    ]
+
+
 async def test_a_message_that_cannot_be_stored_fails_the_turn(bench: Bench) -> None:
-    """A tool call whose arguments are not text never reaches the conversation."""
+    """A message with a part that is not text never reaches the conversation."""
     app = await bench.app()
 
     @app.agent
     async def agent(turn: Turn) -> str:
-        turn.add_tool_call("c", "t", {"a": 1}, "r")  # type: ignore[arg-type]
+        turn.add(Message.of_text("m", Role.USER, 5))  # type: ignore[arg-type]
         return "x"
 
     chat = app.session("s", agent)
@@ -350,6 +373,27 @@ async def test_a_message_that_cannot_be_stored_fails_the_turn(bench: Bench) -> N
     await app.drain()
     assert len(await chat.dead_letters()) == 1
     assert await app.storage.session("s").load(ActivePath()) is None
+
+
+async def test_a_message_has_its_text(bench: Bench) -> None:
+    """``message.text`` is the text of a user and of an agent; a PDF is a file, a picture an image."""
+    app = await bench.app()
+    await app.storage.sessions.create("s")
+    files = [await app.storage.attachments.put("s", b"%PDF", "application/pdf")]
+    files.append(await app.storage.attachments.put("s", b"png", "image/png"))
+
+    @app.agent
+    async def agent(turn: Turn) -> str:
+        (message,) = turn.messages()
+        assert [part.kind for part in message.parts] == [PartKind.TEXT, PartKind.FILE, PartKind.IMAGE]
+        return f"re {message.text}"
+
+    chat = app.session("s", agent)
+    await chat.send("look", attachments=files)
+    await app.drain()
+    assert [message.text for message in await chat.messages()] == ["look", "re look"]
+    (summary,) = (await app.storage.sessions.list()).sessions
+    assert summary.first_user_message == "look\n\n[File attached]\n\n[Image attached]"
 
 
 async def test_a_step_result_that_cannot_be_stored_says_so(bench: Bench) -> None:

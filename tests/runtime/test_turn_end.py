@@ -179,7 +179,7 @@ async def test_a_host_commit_beside_the_lease_is_kept(bench: Bench) -> None:
 
 async def _host_commit(app: App, session_id: str, components: dict[str, bytes]) -> None:
     head = await app.storage.session(session_id).head()
-    entry = MessageEntry(message=Message.text("host", Role.SYSTEM, "from the host"))
+    entry = MessageEntry(message=Message.of_text("host", Role.SYSTEM, "from the host"))
     node = Node(
         node_id="host",
         parent_node_id=None if head is None else head.leaf_node_id,

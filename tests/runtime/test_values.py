@@ -20,7 +20,7 @@ import pytest
 from lash.errors import ConfigError, InvalidInput
 from lash.model.process.process import Failure, ProcessStatus
 from lash.runtime.processes.context import Context
-from lash.runtime.steps.values import UNTYPED, check_type, describe, from_json, result_type, to_json
+from lash.runtime.steps.values import UNTYPED, check_type, describe, from_json, json_schema, result_type, to_json
 from tests.runtime.process_bench import World, outcome_of, records_of
 
 if TYPE_CHECKING:
@@ -109,6 +109,57 @@ def test_what_is_declared_comes_back_as_it_was(value: object, declared: object) 
     back = from_json(to_json(value, declared, "it"), declared, "it")
     assert back == value
     assert type(back) is type(value) or declared is float
+
+
+class Cat(pydantic.BaseModel):
+    lives: int
+
+
+class Dog(pydantic.BaseModel):
+    tricks: list[str]
+
+
+class Wolf(Dog):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "declared"),
+    [
+        (Cat(lives=9), Cat | Dog),
+        ([Dog(tricks=["sit"]), Cat(lives=7)], list[Cat | Dog]),
+        ({"rex": Dog(tricks=[]), "none": None}, dict[str, Cat | Dog | None]),
+        ((Cat(lives=1), "x"), tuple[Cat | Dog, str]),
+    ],
+)
+def test_unions_of_pydantic_models_come_back(value: object, declared: object) -> None:
+    """Each value is read back as the model that it was."""
+    check_type(declared, "the type")
+    assert from_json(to_json(value, declared, "it"), declared, "it") == value
+    assert "anyOf" in str(json_schema(declared))
+
+
+def test_a_union_in_which_a_model_cannot_be_told_apart_is_refused() -> None:
+    """A model that would be read back as another one of the union is refused when it is stored."""
+    with pytest.raises(InvalidInput, match="it is of type Wolf and would not be read back as what it is"):
+        to_json(Wolf(tricks=[]), Dog | Cat, "it")
+    with pytest.raises(InvalidInput, match="it does not fit its declared type"):
+        from_json({"wings": 2}, Cat | Dog, "it")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({1: 2}, "it has the key 1 of type int, and the keys of JSON are text: use str(key), or declare the type"),
+        ({"a": [{"b": {2.5: 1}}]}, "it['a'][0]['b'] has the key 2.5 of type float"),
+        ([1, Point(1)], "it[1] is of type Point; declare its type"),
+    ],
+)
+def test_what_is_not_json_is_named_with_its_place(value: object, text: str) -> None:
+    """The error names the part, its type and what to do."""
+    with pytest.raises(InvalidInput) as refused:
+        to_json(value, UNTYPED, "it")
+    assert str(refused.value).startswith(text)
 
 
 def test_a_dataclass_without_equality_comes_back() -> None:

@@ -138,7 +138,7 @@ async def test_erased_nodes_bytes_and_native_items_are_carried() -> None:
         await session.erase(["b"])
         entries: tuple[Entry, ...] = (
             BytesEntry(plugin_type="graph", content=bytes(range(256)) * 40),
-            MessageEntry(message=Message.text("m", Role.USER, "hi"), native={"type": "item"}),
+            MessageEntry(message=Message.of_text("m", Role.USER, "hi"), native={"type": "item"}),
         )
         await session.append(
             [Node(node_id=f"n{place}", timestamp=MOMENT, entry=each) for place, each in enumerate(entries)]

@@ -44,7 +44,7 @@ async def _converse(storage: lash.Storage, session: int, turns: list[dict[str, s
         nodes: list[Node] = []
         for part, text in texts.items():
             node_id = new_id()
-            entry = MessageEntry(message=Message.text(node_id, _ROLES[part], text))
+            entry = MessageEntry(message=Message.of_text(node_id, _ROLES[part], text))
             nodes.append(Node(node_id=node_id, parent_node_id=leaf, timestamp=MOMENT, entry=entry))
             leaf = node_id
         await handle.commit(

@@ -22,6 +22,7 @@ from lash.model.queue import (
     QueuedBatch,
     QueuedState,
 )
+from lash.model.session.commit import CommitBudget
 from lash.model.value import JSON
 from lash.plan.lease import check_claim, check_fence, check_ttl
 from lash.plan.queue.claim import (
@@ -45,7 +46,7 @@ from lash.plan.queue.claim import (
 from lash.plan.queue.claim_turn import NewLease, claimed_turn, plan_turn_claim, turn_head
 from lash.plan.queue.dead_letter import check_after, check_one_choice, decode_dead_letter, plan_burial, prepare_burial
 from lash.plan.queue.page import decode_queued, prepare_queue_page
-from lash.plan.queue.queue import decode_batch, decode_enqueued, encode_batch, ready_session
+from lash.plan.queue.queue import check_size, decode_batch, decode_enqueued, encode_batch, ready_session
 from lash.plan.session.page import ids_of
 from lash.stores.hints import Hints
 from lash.stores.queue import ClaimRows, DeadLetterRows, QueueRows
@@ -54,14 +55,18 @@ from lash.stores.queue import ClaimRows, DeadLetterRows, QueueRows
 class Queue:
     """The queued work of one storage; the contract is `lash.stores.queue.QueueStore`."""
 
-    def __init__(self, rows: QueueRows, claims: ClaimRows, dead_letters: DeadLetterRows, hints: Hints) -> None:
+    def __init__(
+        self, rows: QueueRows, claims: ClaimRows, dead_letters: DeadLetterRows, hints: Hints, budget: CommitBudget
+    ) -> None:
         self._rows = rows
         self._claims = claims
         self._dead_letters = dead_letters
         self._hints = hints
+        self._budget = budget
 
     async def enqueue(self, draft: BatchDraft) -> Enqueued:
         encoded = encode_batch(draft)
+        check_size(encoded, self._budget)
         enqueued = decode_enqueued(encoded, await self._rows.enqueue(encoded, new_id()))
         if enqueued.batch is not None:
             # Also for a repeat: the caller may repeat because the first hint was lost with the answer.

@@ -106,7 +106,7 @@ class BackendStorage:
         self.hints = hints
         self.sessions = Sessions(rows.sessions, rules, values, hints)
         self.leases = Leases(rows.leases, hints)
-        self.queue = Queue(rows.queue, rows.claims, rows.dead_letters, hints)
+        self.queue = Queue(rows.queue, rows.claims, rows.dead_letters, hints, rules.budget)
         self.activity = Activities(rows.activity, hints)
         self.session_waiter = SharedSessionWaiter(rows.replies, self.activity, hints)
         self.processes = Processes(rows.processes, rows.events, hints)

@@ -149,7 +149,7 @@ def _check_returned(value: object, back: object, path: str) -> None:
             for index, (item, item_back) in enumerate(zip(value, back, strict=True)):
                 _check_returned(item, item_back, f"{path}[{index}]")
         case _ if value != back:
-            raise InvalidInput(f"{path}, a {type(value).__name__}, would be read back as {back!r:.80}")
+            raise InvalidInput(f"{path} is of type {type(value).__name__} and would be read back as {back!r:.80}")
 
 
 def _check_scalar(value: object, path: str) -> None:

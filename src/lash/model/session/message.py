@@ -10,22 +10,36 @@ from lash.model.value import JSON, Count, Positive, Value, share_default
 
 
 class Role(enum.StrEnum):
+    """The author of a message."""
+
     USER = "user"
     ASSISTANT = "assistant"
     SYSTEM = "system"
     EVENT = "event"
+    """A background process, in a message that wakes the session."""
 
 
 class PartKind(enum.StrEnum):
+    """What a part of a message is."""
+
     TEXT = "text"
+    """Text of a user, or that the application added."""
     IMAGE = "image"
+    """An attachment whose media type is one of images."""
+    FILE = "file"
+    """Any other attachment."""
     CODE = "code"
     OUTPUT = "output"
     ERROR = "error"
     PROSE = "prose"
+    """Text that an agent replied."""
     TOOL_CALL = "tool_call"
+    """The arguments of a tool call, as JSON."""
     TOOL_RESULT = "tool_result"
     REASONING = "reasoning"
+
+
+_TEXTS: Final = (PartKind.TEXT, PartKind.PROSE)
 
 
 class _PruneState(Value, frozen=True, kw_only=True, tag_field="state"):
@@ -133,7 +147,12 @@ class Message(Value, frozen=True, kw_only=True, gc=False):
     parts: tuple[Part, ...] = ()
     origin: PluginOrigin | ProcessOrigin | None = None
 
+    @property
+    def text(self) -> str:
+        """The text of the message: its parts of text and prose, each on lines of its own."""
+        return "\n".join(part.content for part in self.parts if part.kind in _TEXTS)
+
     @classmethod
-    def text(cls, id: str, role: Role, content: str) -> Message:  # noqa: A002 - the field's own name
+    def of_text(cls, id: str, role: Role, content: str) -> Message:  # noqa: A002 - the field's own name
         """Return a message of a single text part."""
         return cls(id=id, role=role, parts=(Part(id=f"{id}:0", kind=PartKind.TEXT, content=content),))

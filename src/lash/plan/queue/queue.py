@@ -21,6 +21,7 @@ from lash.model.queue import (
     TurnInput,
 )
 from lash.model.session.checkpoint import AGENT_OPTION
+from lash.model.session.commit import CommitBudget
 from lash.model.value import Value
 from lash.plan.sealed import BATCH
 
@@ -118,6 +119,20 @@ def _without_agent(payload: Payload) -> Payload:
         return payload
     options = {name: value for name, value in payload.protocol_turn_options.items() if name != AGENT_OPTION}
     return msgspec.structs.replace(payload, protocol_turn_options=options)
+
+
+def check_size(encoded: EncodedBatch, budget: CommitBudget) -> None:
+    """Raise InvalidInput if a batch is too large for the commit that is to consume it.
+
+    It may take half of the budget: the commit also holds what the turn adds.
+    """
+    text, most = encoded.payloads, budget.max_bytes // 2
+    size = len(text) if text.isascii() else len(text.encode())
+    if size > most:
+        raise InvalidInput(
+            f"the message holds {size:,} bytes; this storage accepts at most {most:,}, half of a commit; "
+            "send large content as an attachment"
+        )
 
 
 def decode_batch(row: BatchRow, session_id: str) -> Batch:

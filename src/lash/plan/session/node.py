@@ -267,13 +267,17 @@ def graph_nodes(rows: list[PathRow]) -> tuple[Node, ...]:
     return tuple(decode_node(rows.pop()) for _ in range(len(rows)))
 
 
+_ATTACHED: Final = {PartKind.IMAGE: "[Image attached]", PartKind.FILE: "[File attached]"}
+"""What a list shows for a part that has no text of its own."""
+
+
 def user_text(node: Node) -> str | None:
     """Return the user's text in this node, shortened for a list; None if it is not a user message."""
     entry = node.entry
     if not isinstance(entry, MessageEntry) or entry.message.role != Role.USER:
         return None
     texts = [
-        "[Image attached]" if part.kind == PartKind.IMAGE else part.content
+        _ATTACHED.get(part.kind, part.content)
         for part in entry.message.parts
         if part.kind not in (PartKind.TOOL_CALL, PartKind.TOOL_RESULT)
     ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, Literal, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
@@ -29,6 +31,12 @@ class _PydanticModel(Protocol):
     def model_dump(self, *, mode: str, by_alias: bool, round_trip: bool) -> dict[str, Any]: ...
 
 
+class _Adapter(Protocol):
+    def validate_json(self, data: bytes) -> object: ...
+
+    def json_schema(self) -> dict[str, Any]: ...
+
+
 def to_json(value: object, declared: object, what: str) -> JSON:
     """Return the JSON form of a value, or raise InvalidInput if it would not come back as the declared type."""
     try:
@@ -39,13 +47,12 @@ def to_json(value: object, declared: object, what: str) -> JSON:
     except (TypeError, ValueError, RecursionError, OverflowError, NotImplementedError) as error:
         raise InvalidInput(f"{what} cannot be stored: {error}") from None
     if declared is UNTYPED and not _is_plain(value):
-        raise InvalidInput(
-            f"{what} is a {type(value).__name__}; declare its type where it is returned or taken, with a name that can "
-            "be found in its module, or use plain JSON"
-        )
+        raise InvalidInput(_why_not_plain(value, what))
     # After a crash the code must see the same value as without one.
     if declared is not UNTYPED and not _is_faithful(value, back):
-        raise InvalidInput(f"{what}, a {type(value).__name__}, would not be read back as what it is: declare its parts")
+        raise InvalidInput(
+            f"{what} is of type {type(value).__name__} and would not be read back as what it is: declare its parts"
+        )
     return plain
 
 
@@ -61,11 +68,40 @@ def from_json(plain: JSON, declared: object, what: str) -> Any:  # noqa: ANN401 
 
 @functools.lru_cache(maxsize=4_096)
 def _type_trouble(declared: object) -> str | None:
+    if _adapter(declared) is not None:
+        return None
     try:
         msgspec.json.schema(declared, schema_hook=_schema_of_other)
     except (TypeError, NotImplementedError) as error:
         return str(error).splitlines()[-1]
     return None
+
+
+@functools.lru_cache(maxsize=4_096)
+def _adapter(declared: object) -> _Adapter | None:
+    """Return pydantic's own reader of a type that has several of its models in a union, which msgspec cannot read."""
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is None or not _has_model(declared):
+        return None
+    try:
+        msgspec.json.schema(declared, schema_hook=_schema_of_other)
+    except (TypeError, NotImplementedError):
+        with contextlib.suppress(TypeError, pydantic.errors.PydanticUserError):
+            adapter: _Adapter = pydantic.TypeAdapter(declared)
+            return adapter
+    return None
+
+
+def _has_model(declared: object) -> bool:
+    return hasattr(declared, "model_validate_json") or any(map(_has_model, get_args(declared)))
+
+
+def _adapter_of(declared: object) -> _Adapter | None:
+    try:
+        return _adapter(declared)
+    except TypeError:
+        # It cannot be a key of a cache, as some annotations cannot.
+        return None
 
 
 def check_type(declared: object, what: str) -> None:
@@ -87,7 +123,8 @@ def json_schema(declared: object) -> dict[str, Any]:
     """Return the JSON schema of a type, or raise TypeError."""
     if isinstance(declared, type) and hasattr(declared, "model_json_schema"):
         return _schema_of_other(declared)
-    return msgspec.json.schema(declared, schema_hook=_schema_of_other)
+    adapter = _adapter_of(declared)
+    return adapter.json_schema() if adapter is not None else msgspec.json.schema(declared, schema_hook=_schema_of_other)
 
 
 def result_type(function: Callable[..., object]) -> object:
@@ -233,6 +270,9 @@ def _schema_of_other(kind: type[Any]) -> dict[str, Any]:
 def _convert(plain: JSON, declared: object) -> object:
     if declared is Any:
         return plain
+    adapter = _adapter_of(declared)
+    if adapter is not None:
+        return adapter.validate_json(msgspec.json.encode(plain))
     return msgspec.convert(plain, declared, str_keys=True, dec_hook=_decode_other)
 
 
@@ -242,6 +282,26 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(_is_plain(item) for item in value)
     return type(value) in _PLAIN
+
+
+def _why_not_plain(value: object, what: str) -> str:
+    """Return the error text for a value without a declared type that is not plain JSON, with the part that is not."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                return (
+                    f"{what} has the key {key!r:.80} of type {type(key).__name__}, and the keys of JSON are text: use "
+                    f"str(key), or declare the type where it is returned or taken: dict[{type(key).__name__}, ...]"
+                )
+            if not _is_plain(item):
+                return _why_not_plain(item, f"{what}[{key!r:.80}]")
+    if isinstance(value, list | tuple):
+        index = next(index for index, item in enumerate(value) if not _is_plain(item))
+        return _why_not_plain(value[index], f"{what}[{index}]")
+    return (
+        f"{what} is of type {type(value).__name__}; declare its type where it is returned or taken, with a name that "
+        "can be found in its module, or use plain JSON"
+    )
 
 
 def _is_faithful(value: object, back: object) -> bool:

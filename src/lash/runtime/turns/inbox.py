@@ -237,4 +237,5 @@ def _wake_message(message_id: str, wake: ProcessWake) -> Message:
 def _part(part_id: str, item: TextItem | AttachmentItem) -> Part:
     if isinstance(item, TextItem):
         return Part(id=part_id, kind=PartKind.TEXT, content=item.text)
-    return Part(id=part_id, kind=PartKind.IMAGE, content="", attachment=item.attachment)
+    kind = PartKind.IMAGE if item.attachment.media_type.startswith("image/") else PartKind.FILE
+    return Part(id=part_id, kind=kind, content="", attachment=item.attachment)

@@ -10,7 +10,7 @@ import msgspec
 from lash.errors import InvalidInput
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.frame import AgentFrame
-from lash.model.session.message import Message, PartKind
+from lash.model.session.message import Message
 from lash.model.session.node import MessageEntry, Node
 from lash.model.session.session import ActivePath, SessionHead
 from lash.runtime.steps.values import from_json
@@ -35,9 +35,8 @@ class Tail(NamedTuple):
 
 
 def text_of(message: Message) -> str:
-    """Return the text of a message."""
-    kinds = (PartKind.TEXT, PartKind.PROSE)
-    return "\n".join(part.content for part in message.parts if part.kind in kinds)
+    """Return the text of a message: ``message.text``."""
+    return message.text
 
 
 def read_reply(text: str, declared: type[T]) -> T:

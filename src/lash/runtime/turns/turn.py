@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+import msgspec
+
+from lash.base.limits import check_text
 from lash.base.replay_key import replay_key
 from lash.model.attachment import AttachmentOwner, OwnerKind
 from lash.model.causal import TurnCause
@@ -20,6 +23,7 @@ from lash.runtime.policy import STEP_RETRY, Retry
 from lash.runtime.processes.context import Steps
 from lash.runtime.processes.handle import ProcessHandle
 from lash.runtime.steps.journal import Journal, StepOptions
+from lash.runtime.steps.values import UNTYPED, to_json
 from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.handle import SessionHandle
 from lash.runtime.turns.messages import text_of
@@ -99,13 +103,17 @@ class Turn(Steps):
         self._journal.check_running()
         return self._draft.add(message, role)
 
-    def add_tool_call(self, call_id: str, name: str, arguments: str, result: str) -> None:
-        """Add a tool call and its result, which belong together."""
-        call = Part(
-            id=f"{call_id}:call", kind=PartKind.TOOL_CALL, content=arguments, tool_call_id=call_id, tool_name=name
+    def add_tool_call(self, call_id: str, name: str, arguments: JSON, result: JSON) -> None:
+        """Add a tool call and its result, which belong together; text is stored as it is, anything else as JSON."""
+        check_text("call_id", call_id)
+        check_text("name", name)
+        given, answered = (
+            value if isinstance(value, str) else msgspec.json.encode(to_json(value, UNTYPED, what)).decode()
+            for value, what in ((arguments, f"the arguments of {name!r}"), (result, f"the result of {name!r}"))
         )
+        call = Part(id=f"{call_id}:call", kind=PartKind.TOOL_CALL, content=given, tool_call_id=call_id, tool_name=name)
         answer = Part(
-            id=f"{call_id}:result", kind=PartKind.TOOL_RESULT, content=result, tool_call_id=call_id, tool_name=name
+            id=f"{call_id}:result", kind=PartKind.TOOL_RESULT, content=answered, tool_call_id=call_id, tool_name=name
         )
         self._journal.check_running()
         self._draft.add_parts(Role.ASSISTANT, call, answer)
