@@ -105,6 +105,9 @@ class _Metadata(Value, frozen=True, kw_only=True):
 
 
 _LABELS: Final = dict[str, str]
+_ROOT: Final = RootRelation()
+_ROOT_TEXT: Final = encode(_Relation(relation=_ROOT), _Relation, "relation")
+_EMPTY: Final = "{}"
 _ALL: Final = 0
 """Stored for a session that keeps all its checkpoints."""
 
@@ -264,13 +267,18 @@ def decode_meta(row: MetaRow) -> SessionMeta:
         created_at_ms=row.created_at_ms,
         model=row.model,
         cwd=row.cwd,
-        relation=decode(row.relation, _Relation, f"the relation of {what}").relation,
+        # Most sessions of a long list have no relation, labels or metadata to decode.
+        relation=_ROOT if row.relation == _ROOT_TEXT else _decode_relation(row.relation, what),
         owner=row.owner,
-        labels=decode(row.labels, _LABELS, f"the labels of {what}"),
-        metadata=decode(row.metadata, _Metadata, f"the metadata of {what}").metadata,
+        labels={} if row.labels == _EMPTY else decode(row.labels, _LABELS, f"the labels of {what}"),
+        metadata={} if row.metadata == _EMPTY else decode(row.metadata, _Metadata, f"the metadata of {what}").metadata,
         expires_at_ms=row.expires_at_ms,
         retention=decode_retention(row.keep_checkpoints),
     )
+
+
+def _decode_relation(text: str, what: str) -> SessionRelation:
+    return decode(text, _Relation, f"the relation of {what}").relation
 
 
 def _check_owner(owner: object) -> str | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
-from lash.base.codec import decode
+from lash.base.codec import decode, encode
 from lash.base.compression import BlobRef
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput, SessionDeleted, SessionNotFound
@@ -33,6 +33,8 @@ _HOLDERS: Final = {
     "fork": "is inherited by a fork of",
 }
 
+_DEFAULTS: Final = SessionConfig()
+_DEFAULTS_TEXT: Final = encode(_DEFAULTS, SessionConfig, "config")
 _WIDER: Final = 4
 """How many times as many nodes of a path are read if too many of the last ones are erased."""
 
@@ -145,7 +147,9 @@ def decode_head(row: ReadRow) -> SessionHead | None:
     return SessionHead(
         session_id=row.session_id,
         revision=row.revision,
-        config=decode(row.config, SessionConfig, f"the configuration of session {row.session_id!r}"),
+        config=_DEFAULTS
+        if row.config == _DEFAULTS_TEXT
+        else decode(row.config, SessionConfig, f"the configuration of session {row.session_id!r}"),
         current_frame_id=row.current_frame_id,
         leaf_node_id=row.leaf_node_id,
         checkpoint_ref=BlobRef(row.checkpoint_ref),
