@@ -1,6 +1,6 @@
 """Pages of the documentation that are generated from the source: errors, the schema, values, names, decisions.
 
-They are generated whenever the site is built (`tools.docs_hooks`), so they are always up to date.
+They are committed, so that links to them work in a checkout; `tools.write_reference_pages` writes them.
 """
 
 from __future__ import annotations

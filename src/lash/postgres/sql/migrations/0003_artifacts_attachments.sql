@@ -1,7 +1,7 @@
 -- Artifacts, and the attachments of sessions.
 
 -- Code and environments by namespace and the hash of their plain form; the first bytes stay. put_at_ms is the last put.
--- Owner: whoever names the ref; removed one by one, once the garbage collection finds that nobody does.
+-- Owner: the process or trigger that names the ref; a garbage collection deletes artifacts that are not named.
 CREATE TABLE :"schema".lash_artifacts (
     namespace     text NOT NULL,
     ref           text COLLATE "C" NOT NULL,
@@ -40,7 +40,7 @@ CREATE INDEX lash_attachments_uncommitted
 ON :"schema".lash_attachments (intent_at_ms, attachment_id, session_key)
 WHERE committed_at_ms IS NULL;
 
--- One row for all bytes that the byte store holds or may hold, written before them: the fence between those who put
+-- One row for all bytes that the byte store holds or may hold, written before them: the fence between callers that put
 -- them and a sweep that deletes them. token names one life of the bytes, version every change within it.
 -- Owner: the storage; removed by a sweep, after the bytes, once no session names them.
 CREATE TABLE :"schema".lash_attachment_fences (

@@ -73,7 +73,7 @@ CREATE TABLE :"schema".lash_wakes (
 );
 -- Acknowledges the wake of a batch that a commit consumes.
 CREATE INDEX lash_wakes_batch ON :"schema".lash_wakes (batch_id) WHERE state = 'queued';
--- Finds the wakes of a session that is deleted, and those that found no session.
+-- Finds the wakes of a session that is deleted, and the wakes that found no session.
 CREATE INDEX lash_wakes_target ON :"schema".lash_wakes (target_session_id) WHERE state = 'queued';
 CREATE INDEX lash_wakes_undeliverable ON :"schema".lash_wakes (process_key, sequence) WHERE state = 'undeliverable';
 

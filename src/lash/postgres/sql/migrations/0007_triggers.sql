@@ -24,7 +24,7 @@ CREATE UNIQUE INDEX lash_trigger_subscriptions_name ON :"schema".lash_trigger_su
 CREATE INDEX lash_trigger_subscriptions_match
 ON :"schema".lash_trigger_subscriptions (source_type, source_key, subscription_key)
 WHERE enabled;
--- Lists by what people filter by; each ends with the key, which is the order of lists. A collation of its own tells the
+-- Lists by what people filter by; each ends with the key, which is the order of lists. A collation of its own distinguishes the
 -- one by owner apart from the unique index, which begins alike and which the planner would take for as good.
 CREATE INDEX lash_trigger_subscriptions_owner
 ON :"schema".lash_trigger_subscriptions (owner_session_id COLLATE "C", subscription_key);

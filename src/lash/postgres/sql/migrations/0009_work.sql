@@ -1,5 +1,5 @@
 -- The work list: which processes are ready to run, which are parked and until when, which sessions pause.
--- Like the lease, and in its row, this is scheduling state: no event tells of it.
+-- Like the lease, and in its row, this is scheduling state: no event reports it.
 
 -- Which process started this one. Its end wakes that one.
 ALTER TABLE :"schema".lash_processes ADD COLUMN parent_process_id text COLLATE "C";
@@ -26,7 +26,7 @@ WHERE ready_at_ms IS NOT NULL AND token IS NULL;
 -- Finds what is ready because its holder let it lapse.
 CREATE INDEX lash_process_leases_lapsed ON :"schema".lash_process_leases (expires_at_ms, process_key)
 WHERE ready_at_ms IS NOT NULL AND token IS NOT NULL;
--- Finds the holders on one boot of one machine, where a dead one can be told from a slow one.
+-- Finds the holders on one boot of one machine, where a dead one can be distinguished from a slow one.
 CREATE INDEX lash_process_leases_holder ON :"schema".lash_process_leases ((process::json ->> 'boot_id'), incarnation_id)
 WHERE process IS NOT NULL;
 

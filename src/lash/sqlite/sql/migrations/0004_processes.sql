@@ -72,7 +72,7 @@ CREATE TABLE lash_wakes (
 ) STRICT, WITHOUT ROWID;
 -- Acknowledges the wake of a batch that a commit consumes.
 CREATE INDEX lash_wakes_batch ON lash_wakes (batch_id) WHERE state = 'queued';
--- Finds the wakes of a session that is deleted, and those that found no session.
+-- Finds the wakes of a session that is deleted, and the wakes that found no session.
 CREATE INDEX lash_wakes_target ON lash_wakes (target_session_id) WHERE state = 'queued';
 CREATE INDEX lash_wakes_undeliverable ON lash_wakes (process_key, sequence) WHERE state = 'undeliverable';
 

@@ -1,7 +1,7 @@
--- Recorded effects and the groups in which their order of settling is kept.
+-- Recorded effects, and the groups that keep the order in which they ended.
 
 -- One row for each effect that was begun or recorded. session_key or process_key is to whom its scope belongs; both are
--- null for an operation of the host. Who ran it stays written after it has settled, so that a repeat is recognised.
+-- null for an operation of the host. Who ran it stays stored after it ended, so that a repeat is recognised.
 -- Owner: the scope; removed by the commit of its turn, with its session or process, or by retiring the scope.
 CREATE TABLE lash_effects (
     scope_id       TEXT NOT NULL,
@@ -35,11 +35,11 @@ CREATE TABLE lash_effects (
 -- Finds what goes with a session or a process.
 CREATE INDEX lash_effects_session ON lash_effects (session_key) WHERE session_key IS NOT NULL;
 CREATE INDEX lash_effects_process ON lash_effects (process_key) WHERE process_key IS NOT NULL;
--- Reads a group in the order of settling, and gives each place once.
+-- Reads a group in the order in which its effects ended; each place is given once.
 CREATE UNIQUE INDEX lash_effects_rank ON lash_effects (scope_id, group_key, settled_rank)
 WHERE settled_rank IS NOT NULL;
 
--- Groups of effects: for how many they were opened, how many have begun and how many have settled.
+-- Groups of effects: for how many they were opened, how many have begun and how many have ended.
 -- Owner: the scope; removed with its effects.
 CREATE TABLE lash_effect_groups (
     scope_id      TEXT NOT NULL,
