@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -188,6 +189,48 @@ async def test_the_next_worker_takes_over_at_once(backend_url: str) -> None:
             assert await caller.session("s").ask("hello") == "hello"
         finally:
             await second.stop()
+
+
+@pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
+async def test_a_full_worker_is_assigned_no_more(backend_url: str) -> None:
+    """It passes on what it has no slot for, without a poll; when its slot is free again, it runs all that waits."""
+    statements: Counter[str] = Counter()
+
+    class Statements(lash.Hook):
+        def statement(self, name: str) -> None:
+            statements[name] += 1
+
+    began, go = asyncio.Event(), asyncio.Event()
+    options = lash.WorkerOptions(poll_s=60, sessions=1)
+    app = lash.App(backend_url, options=options, hooks=[Statements()])
+
+    @app.agent
+    async def held(turn: lash.Turn) -> str:
+        began.set()
+        await go.wait()
+        return turn.text
+
+    async with app, _app(backend_url, worker=False) as caller:
+        await _listens(caller, 1)
+        asked = [asyncio.create_task(caller.session("s0").ask("0"))]
+        await began.wait()
+        await asyncio.sleep(0.3)
+        statements.clear()
+        asked += [asyncio.create_task(caller.session(f"s{number}").ask(f"{number}")) for number in range(1, 6)]
+
+        async def is_full() -> bool:
+            return [each.beat.free_sessions for each in await caller.storage.workers.list()] == [0]
+
+        await until(is_full)
+        await asyncio.sleep(0.5)
+        assert statements["work_poll"] + statements["work_beat"] <= 2, statements
+        go.set()
+        assert await asyncio.wait_for(asyncio.gather(*asked), 30) == [f"{number}" for number in range(6)]
+
+        async def is_free() -> bool:
+            return not await is_full()
+
+        await until(is_free)
 
 
 def test_a_sign_ends_the_watch() -> None:

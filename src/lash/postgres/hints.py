@@ -115,9 +115,11 @@ class PostgresHints:
         self._worker_id, self._duty = worker_id, duty or worker_id is None
         self._needs.set()
 
-    async def pass_on(self, sessions: Collection[str], processes: Collection[str]) -> None:
+    async def pass_on(self, sessions: Collection[str], processes: Collection[str], *, is_full: bool = False) -> None:
         passed = Notification(Hint(), True, False, frozenset(sessions), frozenset(processes))
         with contextlib.suppress(LashError):
+            if is_full and self._worker_id is not None:
+                await self._database.send_quietly("worker_full", self._worker_id)
             await self._dispatch(passed, preferred=_NO_WORKER, excluded=self._worker_id or _NO_WORKER)
 
     async def suspect(self, workers: Collection[str]) -> None:

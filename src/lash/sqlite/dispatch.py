@@ -115,6 +115,11 @@ class Dispatcher:
                 self._directory.send(each.channel, f"{self._sender} {BEAT}")
         self._read_at = float("-inf")
 
+    async def mark_full(self, worker_id: str) -> None:
+        """Assign no further session to this worker until its next beat."""
+        await self._database.write_briefly(lambda transaction: transaction.run("worker_full", worker_id=worker_id))
+        self._read_at = float("-inf")
+
     def _first_alive(self, ranked: Iterable[WorkerRow], own: str | None) -> WorkerRow | None:
         """Return the first worker whose socket exists."""
         names = self._directory.names()

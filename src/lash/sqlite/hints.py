@@ -100,8 +100,11 @@ class SQLiteHints:
         self._file.is_for_workers = self._duty or not self._is_in_reach()
         self._listen_as_needed()
 
-    async def pass_on(self, sessions: Collection[str], processes: Collection[str]) -> None:
+    async def pass_on(self, sessions: Collection[str], processes: Collection[str], *, is_full: bool = False) -> None:
         passed = Notification(Hint(), True, False, frozenset(sessions), frozenset(processes))
+        if is_full and self._dispatcher is not None and self._worker_id is not None:
+            with contextlib.suppress(LashError):
+                await self._dispatcher.mark_full(self._worker_id)
         self._dispatch(passed, preferred=None, excluded=self._worker_id)
 
     async def suspect(self, workers: Collection[str]) -> None:

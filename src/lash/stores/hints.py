@@ -180,8 +180,11 @@ class Hints(Protocol):
         """
         ...
 
-    async def pass_on(self, sessions: Collection[str], processes: Collection[str]) -> None:
-        """Assign ready work that this worker cannot take to others; what no worker has a slot for is left."""
+    async def pass_on(self, sessions: Collection[str], processes: Collection[str], *, is_full: bool = False) -> None:
+        """Assign ready work that this worker cannot take to others; what no worker has a slot for is left.
+
+        With ``is_full`` no further session is assigned to this worker until its next beat.
+        """
         ...
 
     async def suspect(self, workers: Collection[str]) -> None:

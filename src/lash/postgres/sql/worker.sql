@@ -43,3 +43,12 @@ SELECT true, CASE WHEN d.channel IS NOT NULL THEN pg_notify(d.channel, 'operator
 -- name: worker_leave
 -- Removes a worker.
 DELETE FROM :"schema".lash_workers WHERE worker_id = $1::text RETURNING true;
+
+-- name: worker_full
+-- Assigns no further session to a worker whose slots ran out, until its next beat. It may be lost, so the statement does
+-- not wait for the disk.
+WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true) AS setting)
+UPDATE :"schema".lash_workers AS w
+SET free_sessions = 0
+FROM relaxed AS r
+WHERE w.worker_id = $1::text AND w.free_sessions > 0 AND r.setting = 'off';

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -84,6 +85,25 @@ class Membership:
         """How long work may stay unclaimed after it was assigned; None if other workers watch over it."""
         rank = None if self._fleet is None else self._fleet.rank
         return None if rank is None or not self.has_others else _WATCH_S.get(rank)
+
+    def in_own_order(self, session_ids: Sequence[str]) -> Sequence[str]:
+        """Return sessions that a poll found, in an order of this worker's own if others choose from the same list."""
+        if not self.has_others:
+            return session_ids
+        return sorted(session_ids, key=lambda each: hash((self._core.owner.incarnation_id, each)))
+
+    @property
+    def news_s(self) -> float:
+        """The seconds until the worker may announce that its slots ran out or became free; infinite without news."""
+        if self._announced is None or _fullness(self._announced) == _fullness(self._beat()):
+            return float("inf")
+        return self._announced_at + _NEWS_EVERY_S - time.monotonic()
+
+    def note_full(self) -> None:
+        """Remember that the registry has no free slots for sessions of this worker."""
+        if self._announced is not None:
+            self._announced = msgspec.structs.replace(self._announced, free_sessions=0)
+            self._announced_at = time.monotonic()
 
     def beat_soon(self) -> None:
         """Send a beat with the next poll."""

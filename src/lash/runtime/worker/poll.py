@@ -33,6 +33,8 @@ _FULL_PAUSE_S: Final = 0.05
 _HINTED_PAUSE_S: Final = 0.02
 """How long a poll is put off when a hint has started a turn: a short turn ends within it and needs one poll less."""
 
+_CHOICE: Final = 16
+"""How many sessions a worker with a free slot chooses from, beside other workers that choose at the same time."""
 _PASSED_ON: Final = 32
 """How many sessions, and how many processes, the duty worker passes on at once."""
 _PASS_ON_EVERY_S: Final = 0.25
@@ -128,10 +130,13 @@ class Poller:
 
     async def _poll(self, beat: Beat | None = None) -> WorkList:
         wanted = self._backlog.wanted()
+        membership, sessions = self._membership, self._turn_slots.wanted()
+        if membership.has_others and sessions:
+            sessions = max(sessions, _CHOICE)
         # The duty worker polls for others too.
-        least = _PASSED_ON if self._membership.is_first and self._membership.has_others else 0
+        least = _PASSED_ON if membership.is_first and membership.has_others else 0
         work = await self._core.storage.work.poll(
-            sessions=min(max(self._turn_slots.wanted(), least), MAX_POLL),
+            sessions=min(max(sessions, least), MAX_POLL),
             processes=max(wanted, least),
             owner=self._core.owner,
             running_sessions=self._turn_slots.names(),
@@ -146,7 +151,8 @@ class Poller:
 
     def _start(self, work: WorkList) -> int:
         """Start what was found, pass on commands and cancellations, and return how many runs were started."""
-        started = self._turns.start(work.session_ids) + self._processes.start_found()
+        sessions = self._membership.in_own_order(work.session_ids)
+        started = self._turns.start(sessions) + self._processes.start_found()
         self._backlog.may_be_longer |= self._process_slots.is_full
         self._turns.check_cancel(work.commanded_session_ids)
         self._processes.cancel(work.cancelled_process_ids)
@@ -213,16 +219,21 @@ class Poller:
         sessions = [each for each in sessions_left if not self._turn_slots.is_running(each)]
         others = processes_left if self._process_slots.is_full else []
         others = [each for each in others if not self._process_slots.is_running(each)]
+        is_full = self._turn_slots.is_full
         if sessions or others:
-            self._membership.beat_soon()
-            await self._core.storage.hints.pass_on(sessions, others)
-        return False
+            if is_full:
+                self._membership.note_full()
+            else:
+                self._membership.beat_soon()
+            await self._core.storage.hints.pass_on(sessions, others, is_full=is_full)
+        # A worker whose slots are taken polls when a run ends.
+        return is_full and len(sessions) == len(sessions_left) and not processes_left
 
     def _pause_s(self, work: WorkList) -> float:
         """Return how long to wait for a hint: until a timer or a retry is due, at most the pause of the pace."""
         slots = (self._turn_slots, self._process_slots)
         membership = self._membership
-        pause_s = min(membership.pace.poll_s, *(each.next_try_s() for each in slots))
+        pause_s = min(membership.pace.poll_s, membership.news_s, *(each.next_try_s() for each in slots))
         if work.next_at_ms is not None and membership.wakes_for_timers and (membership.has_others or not self._is_full):
             pause_s = min(pause_s, self._timers.pause_s((work.next_at_ms - work.now_ms) / 1_000))
         return max(0.001, pause_s)

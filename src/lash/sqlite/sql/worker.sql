@@ -115,3 +115,7 @@ FROM json_each(:process_ids) AS wanted
 CROSS JOIN lash_processes AS p ON p.process_id = wanted.value
 CROSS JOIN lash_process_leases AS l ON l.process_key = p.process_key
 WHERE l.ready_at_ms <= :now_ms;
+
+-- name: worker_full
+-- Assigns no further session to a worker whose slots ran out, until its next beat.
+UPDATE lash_workers SET free_sessions = 0 WHERE worker_id = :worker_id AND free_sessions > 0;
