@@ -191,7 +191,7 @@ async def test_the_next_worker_takes_over_at_once(backend_url: str) -> None:
             await second.stop()
 
 
-@pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 async def test_a_full_worker_is_assigned_no_more(backend_url: str) -> None:
     """It passes on what it has no slot for, without a poll; when its slot is free again, it runs all that waits."""
     statements: Counter[str] = Counter()
