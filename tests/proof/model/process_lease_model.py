@@ -55,6 +55,7 @@ class ProcessLeaseModel:
                 return ProcessRefused(reason=RefusalReason.BUSY, holder=lease_of(process))
         displaced = None if process.holder is None else lease_of(process)
         process.fencing += 1
+        process.crashes += displaced is not None
         process.holder, process.claimed, process.expires = owner, now, now + ttl
         process.ready = now if process.ready is None else min(process.ready, now)
         self._start(process, owner, now)
@@ -65,6 +66,7 @@ class ProcessLeaseModel:
             # No owner in this model records anything.
             has_effects=False,
             displaced=displaced,
+            crashes=process.crashes,
         )
 
     def holds(self, held: Held) -> bool:
@@ -89,6 +91,7 @@ class ProcessLeaseModel:
     def park(self, held: Held, reasons: int, until: int | None, now: int) -> bool:
         process = self._live(held, now)
         _free(process)
+        process.crashes = 0
         if not process.is_running:
             return True
         if process.reasons != reasons:

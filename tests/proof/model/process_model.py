@@ -54,6 +54,7 @@ class Process:
     claimed: int = 0
     expires: int = 0
     reasons: int = 0
+    crashes: int = 0
     ready: int | None = None
 
     @property
