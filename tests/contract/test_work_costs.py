@@ -18,6 +18,7 @@ from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import load_queries
 from lash.testing.postgres_server import PostgresServer
 from tests.backends import fresh_schema
+from tests.contract.queue_state import command, late
 from tests.contract.work_state import child, park
 from tests.factories.process import DONE, GO, NOTE, process, registered
 from tests.factories.session import created, owner
@@ -68,7 +69,29 @@ _BATCHES = """
         s.session_key, 'f' || n, 'late', 'after_current_turn_commit', 'exclusive',
         CASE n % 2 WHEN 0 THEN 0 ELSE {forever} END, 0, '{{"payloads":[{{"kind":"session_command","command":"c"}}]}}'
     FROM {numbers} CROSS JOIN lash_sessions AS s
+    WHERE s.session_id LIKE 's%'
 """
+_WAITING = (
+    """
+    INSERT INTO lash_sessions (session_id, name, created_at_ms, model, relation, revision, updated_at_ms)
+    SELECT 'w' || n, 'n', n, '', t.relation, 0, n FROM {numbers} CROSS JOIN lash_sessions AS t WHERE t.session_id = 's0'
+    """,
+    """
+    INSERT INTO lash_session_leases (session_key, paused_until_ms, waiting_for)
+    SELECT s.session_key, CASE s.session_key % 2 WHEN 0 THEN {never} ELSE {forever} END, 'session c'
+    FROM lash_sessions AS s
+    WHERE NOT EXISTS (SELECT 1 FROM lash_session_leases AS l WHERE l.session_key = s.session_key)
+    """,
+    """
+    INSERT INTO lash_batches (
+        session_key, batch_id, lane, delivery, slot, available_at_ms, enqueued_at_ms, payloads
+    )
+    SELECT s.session_key, 'f', 'late', 'after_current_turn_commit', 'exclusive', {never}, 0, '{{}}'
+    FROM lash_sessions AS s
+    WHERE s.session_id LIKE 'w%' AND NOT EXISTS (SELECT 1 FROM lash_batches AS b WHERE b.session_key = s.session_key)
+    """,
+)
+"""Sessions whose turn is parked, half of them until a moment, each with its input."""
 
 
 async def _begin(url: str) -> None:
@@ -80,13 +103,15 @@ async def _begin(url: str) -> None:
 
 
 async def _fill(url: str, backend: str, first: int, last: int) -> None:
-    """Add parked processes of these numbers, half as many that run elsewhere, and as many queued batches."""
+    """Add parked processes of these numbers, half as many that run elsewhere, queued batches and parked turns."""
     numbers = _NUMBERS[backend].format(first=first, last=last)
     tenth = _NUMBERS[backend].format(first=first // 10, last=last // 10 - 1)
     await raw(url, _PROCESSES.format(numbers=numbers))
     await raw(url, _LEASES.format(forever=_FOREVER))
     await raw(url, _RUNNING.format(forever=_FOREVER, count=last // 20))
     await raw(url, _BATCHES.format(numbers=tenth, forever=_FOREVER))
+    for statement in _WAITING:
+        await raw(url, statement.format(numbers=tenth, forever=_FOREVER, never=2**63 - 1))
 
 
 @pytest.mark.parametrize("backend_name", ["postgres"], indirect=True)
@@ -106,6 +131,24 @@ async def test_a_look_and_parking_are_one_statement(backend_url: str, backend_na
         await storage.process_leases.complete(claim.lease.fence, DONE)
         assert names == ["work_poll", "process_lease_park", "process_lease_complete"]
         assert (await storage.work.poll(sessions=5, processes=5, owner=ME)).process_ids == ("p",)
+
+
+async def test_parking_a_turn_is_one_write(backend_url: str, backend_name: str) -> None:
+    """A turn is parked, and its reasons to continue are counted, in one transaction each."""
+    names: list[str] = []
+    async with await lash.open(backend_url, on_statement=names.append) as storage:
+        await created(storage, "s")
+        await storage.queue.enqueue(late("a"))
+        turn = await storage.queue.claim_turn("s", ME, ttl_ms=60_000)
+        assert isinstance(turn, lash.model.ClaimedTurn)
+        names.clear()
+        assert await storage.leases.park(turn.lease.fence, wake_seq=0, until_ms=None, waiting_for="x")
+        await storage.queue.enqueue(command("c"))
+        await storage.work.wake()
+        if backend_name == "postgres":
+            assert names == ["lease_park", "queue_enqueue", "work_wake_sessions"]
+        else:
+            assert names.count("begin") == names.count("commit") == 3
 
 
 _QUESTIONS: Final[dict[str, dict[str, object]]] = {
@@ -146,11 +189,14 @@ def _steps(connection: apsw.Connection, query: str, parameters: dict[str, object
 
 @pytest.mark.parametrize("backend_name", ["sqlite"])
 async def test_sqlite_looks_no_longer_with_more_parked(tmp_path: Path, backend_name: str) -> None:
-    """SQLite runs as many instructions with 1,000 as with 100,000 parked processes and queued batches."""
+    """SQLite runs as many instructions with 1,000 as with 100,000 parked processes and queued batches.
+
+    The same holds for 100 and 10,000 parked turns.
+    """
     path = tmp_path / "lash.db"
     url, queries = f"sqlite:///{path}", load_queries("lash.sqlite.sql")
     assert {name for name in queries if name.startswith("work_")} - set(_QUESTIONS) == {
-        *("work_wake_own", "work_wake_parent", "work_end")
+        *("work_wake_own", "work_wake_parent", "work_end", "work_note_wake", "work_take_wakes", "work_wake_session")
     }
     await _begin(url)
     await _fill(url, backend_name, 10, FEW)
@@ -200,10 +246,13 @@ def full(postgres_server: PostgresServer) -> Iterator[Full]:
 @pytest.mark.parametrize("statistics", ["", "fresh"])
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 async def test_a_postgres_look_reads_few_rows(full: Full, backend_name: str, statistics: str, mode: str) -> None:
-    """At 100,000 parked processes a poll reads a few rows of each table, through its indexes."""
+    """At 100,000 parked processes and 10,000 parked turns a poll reads a few rows of each table, through indexes."""
     if statistics:
-        await raw(full.url, "ANALYZE lash_processes, lash_process_leases, lash_batches, lash_sessions")
-    large = {"lash_processes", "lash_process_leases", "lash_batches", "lash_process_events"}
+        await raw(
+            full.url,
+            "ANALYZE lash_processes, lash_process_leases, lash_batches, lash_sessions, lash_session_leases",
+        )
+    large = {"lash_processes", "lash_process_leases", "lash_batches", "lash_process_events", "lash_session_leases"}
     scans = [node for node in await full.scans(mode) if node["Relation Name"] in large]
     read = [(node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] for node in scans]
     assert [node for node in scans if node["Node Type"] == "Seq Scan"] == []

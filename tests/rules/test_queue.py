@@ -210,6 +210,8 @@ def test_a_batch_waits_in_the_lane_of_its_kind_and_delivery(payload: Payload, de
         (replace(DRAFT, session_id=""), "session_id is blank"),
         (replace(DRAFT, available_at_ms=-1), "available_at_ms must lie between 0"),
         (replace(DRAFT, available_at_ms=2**63), "available_at_ms must lie between 0"),
+        (replace(DRAFT, available_at_ms=2**63 - 1), "available_at_ms must be below 9223372036854775807"),
+        (replace(DRAFT, wake_session_id=" "), "wake_session_id is blank"),
         (replace(DRAFT, available_at_ms=1.0), "available_at_ms must be an integer"),
         (replace(DRAFT, source_key=" "), "source_key is blank"),
         (replace(DRAFT, source_key="a\0"), "source_key contains a NUL"),

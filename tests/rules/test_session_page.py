@@ -65,6 +65,7 @@ ROW = PageRow(
     checkpoint_ref=CHECKPOINT_REF,
     node_count=3,
     state="queued",
+    waiting_for=None,
     queued=2,
     dead=1,
     waits=0,

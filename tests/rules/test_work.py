@@ -170,7 +170,7 @@ def test_what_was_found_is_decoded() -> None:
     held = LeaseOwner(owner_id="o", incarnation_id="2", process=process)
     answer = WorkAnswer(
         9, ["s"], ["p"], ["c"], ["x"], [HeldRow("t", 1, "o", "2", text, "k", 2, 3)],
-        [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11, 12, 13, None,
+        [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11, 12, 13, True, None,
     )  # fmt: skip
     assert decode_work(answer) == WorkList(
         session_ids=("s",),
@@ -183,6 +183,7 @@ def test_what_was_found_is_decoded() -> None:
         ),
         next_at_ms=11,
         now_ms=9,
+        wakes_due=True,
     )
 
 
@@ -201,18 +202,39 @@ def test_a_schema_beyond_this_version_is_refused() -> None:
 
 def test_a_holder_without_a_lease_is_corrupt() -> None:
     """A row found by its holder must have a lease."""
-    answer = WorkAnswer(9, [], [], [], [], [HeldRow("t", 1, None, None, "{}", None, 0, 0)], [], None, None, 13, None)
+    answer = WorkAnswer(
+        9,
+        [],
+        [],
+        [],
+        [],
+        [HeldRow("t", 1, None, None, "{}", None, 0, 0)],
+        [],
+        None,
+        None,
+        13,
+        any_wakes=False,
+        fleet=None,
+    )
     with pytest.raises(CorruptData, match="'t'"):
         decode_work(answer)
 
 
 @pytest.mark.parametrize(
     ("next_at_ms", "timer_at_ms", "due", "soonest"),
-    [(None, None, False, None), (11, None, False, 11), (None, 12, False, 12), (11, 10, False, 10), (11, 9, True, 11)],
+    [
+        (None, None, False, None),
+        (11, None, False, 11),
+        (None, 12, False, 12),
+        (11, 10, False, 10),
+        (11, 9, True, 11),
+        (2**63 - 1, None, False, None),
+    ],
 )
 def test_timers_are_due_or_a_moment_to_look_again(
     next_at_ms: int | None, timer_at_ms: int | None, *, due: bool, soonest: int | None
 ) -> None:
     """A schedule or a wait whose time has come is due; a later one gives the next moment to poll."""
-    work = decode_work(WorkAnswer(9, [], [], [], [], [], [], next_at_ms, timer_at_ms, 13, None))
+    answer = WorkAnswer(9, [], [], [], [], [], [], next_at_ms, timer_at_ms, 13, any_wakes=False, fleet=None)
+    work = decode_work(answer)
     assert (work.timers_due, work.next_at_ms) == (due, soonest)

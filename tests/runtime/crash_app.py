@@ -13,10 +13,14 @@ from lash.model.value import JSON
 SESSION: Final = "crash"
 ASKED: Final = "look into it"
 EARLY: Final = "and hurry"
+EXPERT: Final = "crash/expert"
+"""The session that the first turn asks; the turn is parked meanwhile."""
+ADVISE: Final = "advise"
+"""The step of the turn that is asked."""
 TURN_STEPS: Final = (("model", "tool"), ("react",))
 """The steps of the first turn, and of the turn that a wake starts."""
 PROCESS_STEPS: Final = ("search", "left", "right", "approve", "fill", "write", "archive")
-ALL_STEPS: Final = frozenset({*TURN_STEPS[0], *TURN_STEPS[1], *PROCESS_STEPS})
+ALL_STEPS: Final = frozenset({*TURN_STEPS[0], *TURN_STEPS[1], *PROCESS_STEPS, ADVISE})
 _PAUSE_S: Final = 0.02
 OPTIONS: Final = lash.WorkerOptions(lease_ttl_s=60, poll_s=0.5)
 """A lease outlives every test: a takeover needs a holder that is provably dead."""
@@ -79,6 +83,8 @@ def _add_agent(
 ) -> None:
     @app.agent
     async def assistant(turn: lash.Turn) -> str:
+        if turn.session_id == EXPERT:
+            return await turn.step(ADVISE, work, ADVISE)
         if turn.wakes:
             await turn.step("react", work, "react")
             turn.usage("m", input_tokens=1, output_tokens=2)
@@ -86,6 +92,8 @@ def _add_agent(
             return f"received: {turn.wakes[0].input}"
         await turn.step("model", work, "model")
         early = await turn.join_early_input()
+        advice = await turn.ask("assistant", "what now?", session_id=EXPERT)
+        await turn.sleep(2 * _PAUSE_S)
         found = await turn.step("tool", work, "tool")
         turn.add_tool_call("call-1", "tool", "{}", found)
         turn.usage("m", input_tokens=10, output_tokens=5)
@@ -93,7 +101,7 @@ def _add_agent(
         turn.put_record("found", "tool", found)
         turn.put_record("sessions", SESSION, {"found": found}, of_storage=True)
         await turn.start(research, "lash")
-        return f"begun, with {len(early)} more"
+        return f"begun, with {len(early)} more and {advice}"
 
 
 async def send_input(url: str) -> None:

@@ -76,7 +76,7 @@ class Killer(lash.Hook):
 
 def _counts(name: str) -> bool:
     # How often a worker polls depends on the clock, and a poll changes nothing.
-    return name not in _IGNORED and not name.startswith("work_")
+    return name not in _IGNORED and (not name.startswith("work_") or "wake" in name)
 
 
 def _watch_ends_of_statements(killer: Killer) -> None:

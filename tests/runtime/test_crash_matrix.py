@@ -8,6 +8,7 @@ The boundaries are before and after each statement and each span of an undisturb
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -26,9 +27,11 @@ from tests.backends import fresh_schema, with_parameters
 from tests.contract.test_worker import beat
 from tests.raw import raw
 from tests.runtime.crash_app import (
+    ADVISE,
     ALL_STEPS,
     ASKED,
     EARLY,
+    EXPERT,
     PROCESS_STEPS,
     SESSION,
     TURN_STEPS,
@@ -41,6 +44,8 @@ POINTS: Final = os.environ.get("LASH_CRASH_POINTS", "3")
 _KILLED: Final = -9
 _SILENT_BEAT_MS: Final = 300
 """The interval at which the silent workers promise their beats; they are late after two."""
+_COUNTING: Final = ("before work_take_wakes", "before work_wake_sessions")
+"""The first statement of counting reasons to continue, on each backend."""
 _ENDS: Final = frozenset({"process.completed", "process.failed", "process.cancelled", "process.abandoned"})
 
 pytestmark = [
@@ -131,7 +136,10 @@ def _chosen(trace: list[str]) -> list[str]:
     # Spread over the whole run, always with the points around the commit of the first turn and around a tool.
     step = len(trace) / int(POINTS)
     spread = [trace[int(index * step)] for index in range(int(POINTS))]
-    return [*spread, "after step tool#1 #1", "after step search#1 #1"]
+    # Around the wait of the parked turn: it is parked, and the reply that it waits for is there and not counted.
+    parked = next(each for each in trace if each.startswith("after lease_park"))
+    woken = next(each for each in trace if each.startswith(_COUNTING))
+    return [*spread, "after step tool#1 #1", "after step search#1 #1", parked, woken]
 
 
 async def _killed_at(run: Runner, url: str, directory: Path, point: str) -> bool:
@@ -177,9 +185,11 @@ async def _recorded(url: str) -> set[str]:
         scopes: list[TurnScope | ProcessScope] = [
             ProcessScope(process_id=record.process_id) for record in (await storage.processes.list()).processes
         ]
-        scopes += [TurnScope(session_id=SESSION, turn_id=f"turn:{each.batch_id}") for each in await _queue(storage)]
+        for session_id in (SESSION, EXPERT):
+            queue = await _queue(storage, session_id)
+            scopes += [TurnScope(session_id=session_id, turn_id=f"turn:{each.batch_id}") for each in queue]
         effects = [effect for scope in scopes for effect in await storage.effects.list(scope)]
-        replies = await _replies(storage)
+        replies, advice = await _replies(storage), await _replies(storage, EXPERT)
         # The first turn commits two records: both with its reply, or neither.
         assert await _records(storage) == ([1, 1] if replies else [])
     steps = {
@@ -187,11 +197,13 @@ async def _recorded(url: str) -> set[str]:
         for effect in effects
         if isinstance(effect.envelope.command, Step) and effect.status is EffectStatus.COMPLETED
     }
-    return steps.union(*TURN_STEPS[: len(replies)])
+    return steps.union(*TURN_STEPS[: len(replies)], [ADVISE] if advice else [])
 
 
-async def _queue(storage: lash.Storage) -> tuple[lash.Batch, ...]:
-    return await storage.queue.list(SESSION)
+async def _queue(storage: lash.Storage, session_id: str) -> tuple[lash.Batch, ...]:
+    with contextlib.suppress(lash.errors.SessionNotFound):
+        return await storage.queue.list(session_id)
+    return ()
 
 
 async def _records(storage: lash.Storage) -> list[int]:
@@ -200,8 +212,10 @@ async def _records(storage: lash.Storage) -> list[int]:
     return [record.version for record in (*own, *await storage.records.list("sessions"))]
 
 
-async def _replies(storage: lash.Storage) -> list[str]:
-    read = await storage.session(SESSION).load()
+async def _replies(storage: lash.Storage, session_id: str = SESSION) -> list[str]:
+    read = None
+    with contextlib.suppress(lash.errors.SessionNotFound):
+        read = await storage.session(session_id).load()
     nodes = () if read is None else read.graph.nodes
     return [node.node_id for node in nodes if node.node_id.endswith(":reply")]
 
@@ -214,6 +228,7 @@ async def _check_end(url: str, executed: dict[str, int], directory: Path, point:
         await _check_processes(storage, point)
     assert await raw(url, "SELECT count(*) FROM lash_session_leases WHERE token IS NOT NULL") == [(0,)], point
     assert await raw(url, "SELECT count(*) FROM lash_process_leases WHERE token IS NOT NULL") == [(0,)], point
+    assert await raw(url, "SELECT count(*) FROM lash_session_leases WHERE waiting_for IS NOT NULL") == [(0,)], point
     turn_effects = "SELECT count(*) FROM lash_effects WHERE session_key IS NOT NULL"
     assert await raw(url, turn_effects) == [(0,)], point
 
@@ -228,7 +243,7 @@ async def _check_session(storage: lash.Storage, point: str) -> None:
         ("user", [ASKED]),
         ("user", [EARLY]),
         ("assistant", ["{}", "tool"]),
-        ("assistant", ["begun, with 1 more"]),
+        ("assistant", ["begun, with 1 more and advise"]),
         ("event", ["lash is ready"]),
         ("assistant", ["received: lash is ready"]),
     ], point

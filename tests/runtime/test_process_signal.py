@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_type
+
 import msgspec
 import pydantic
 import pytest
@@ -26,8 +28,8 @@ async def test_the_kth_wait_gets_the_kth_signal(world: World) -> None:
     app = await world.app()
 
     @app.process
-    async def collector(ctx: Context, count: int) -> list[object]:
-        return [await ctx.wait_signal("item") for _ in range(count)]
+    async def collector(ctx: Context, count: int) -> list[int]:
+        return [assert_type(await ctx.wait_signal("item", of_type=int), int) for _ in range(count)]
 
     handle = await app.start(collector, 6)
     await handle.signal("item", 1)

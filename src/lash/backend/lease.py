@@ -6,7 +6,16 @@ from functools import partial
 
 from lash.backend.liveness import is_provably_dead
 from lash.base.limits import check_identifier
-from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, LeasePage, ResourceKind, session_resource
+from lash.model.lease import (
+    Lease,
+    LeaseFence,
+    LeaseOutcome,
+    LeaseOwner,
+    LeasePage,
+    ParkedTurn,
+    ResourceKind,
+    session_resource,
+)
 from lash.plan.lease import (
     LeaseClaim,
     check_claim,
@@ -19,6 +28,7 @@ from lash.plan.lease import (
     plan_renewal,
     prepare_lease_page,
 )
+from lash.plan.park import check_parking, parked_turn, plan_park
 from lash.plan.work import check_pause
 from lash.stores.hints import Hints
 from lash.stores.lease import LeaseRows
@@ -57,6 +67,17 @@ class Leases:
         if released:
             self._hints.notify(process=False, changed=fence.resource.id, timed=pause_ms > 0)
         return released
+
+    async def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None, waiting_for: str) -> bool:
+        check_fence("fence", fence, ResourceKind.SESSION)
+        parking = check_parking(wake_seq, until_ms, waiting_for)
+        parked = await self._rows.park(fence, parking, partial(plan_park, fence=fence, parking=parking))
+        self._hints.notify(process=False, changed=fence.resource.id, timed=until_ms is not None)
+        return parked
+
+    async def parked(self, session_id: str) -> ParkedTurn | None:
+        check_identifier("session_id", session_id)
+        return parked_turn(await self._rows.row(session_id))
 
     async def holder(self, session_id: str) -> Lease | None:
         check_identifier("session_id", session_id)

@@ -115,7 +115,7 @@ class BackendStorage:
         self.process_leases = ProcessLeases(rows.process_leases, rows.events, hints, self.waiter)
         self.grants = Grants(rows.grants)
         self.effects = Effects(rows.effects, hints)
-        self.work = Work(rows.work, rows.schema)
+        self.work = Work(rows.work, hints, rows.schema)
         self.workers = Workers(rows.workers)
         self.waits = Waits(rows.waits, self.waiter.changes, hints)
         self.triggers = Triggers(rows.triggers)

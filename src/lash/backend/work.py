@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from lash.base.limits import check_limit
 from lash.errors import CorruptData, SchemaMismatch, StorageFailure
 from lash.model.lease import LeaseOwner
 from lash.model.work import WorkList
 from lash.model.worker import Beat
 from lash.plan.work import check_poll, check_schema, decode_work
+from lash.stores.hints import Hints
 from lash.stores.work import WorkRows
 
 
 class Work:
     """The work list of one storage; the contract is `lash.stores.work.WorkStore`."""
 
-    def __init__(self, rows: WorkRows, known_schema: int) -> None:
+    def __init__(self, rows: WorkRows, hints: Hints, known_schema: int) -> None:
         self._rows = rows
+        self._hints = hints
         self._known_schema = known_schema
 
     async def poll(
@@ -39,6 +42,12 @@ class Work:
             raise
         check_schema(answer.schema, self._known_schema)
         return decode_work(answer)
+
+    async def wake(self, *, limit: int = 1_000) -> tuple[str, ...]:
+        woken = tuple(await self._rows.wake(check_limit(limit)))
+        for session_id in woken:
+            self._hints.notify(process=False, session_id=session_id)
+        return woken
 
     async def check_schema(self) -> None:
         check_schema(await self._rows.schema(), self._known_schema)

@@ -15,6 +15,7 @@ from lash.cli.table import Column
 from lash.cli.text import age, moment, plain, plural, shortened, size, width_of
 
 if TYPE_CHECKING:
+    from lash.model.lease import ParkedTurn
     from lash.model.queue import Batch, DeadLetter
     from lash.model.session.node import Node
     from lash.model.session.session import (
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _COLUMNS: Final = (
     Column("SESSION"),
     Column("NAME", stretch=True),
-    Column("STATE", state=True),
+    Column("STATE", stretch=True, state=True),
     Column("REVISION", right=True),
     Column("USER MSG", right=True),
     Column("UPDATED", right=True),
@@ -137,12 +138,16 @@ def _row(session: SessionSummary) -> tuple[str, ...]:
     return (
         session.meta.session_id,
         session.meta.name,
-        "-" if session.state is None else session.state.value,
+        "-" if session.state is None else _state(session.state.value, session.waiting_for),
         str(session.revision),
         str(session.user_message_count),
         age(session.updated_at_ms),
         session.first_user_message,
     )
+
+
+def _state(state: str, waiting_for: str | None) -> str:
+    return state if waiting_for is None else f"{state} for {waiting_for}"
 
 
 @command("show", "lash sessions show support-42", "lash sessions show support-42 --last 3 --json", group=sessions)
@@ -160,6 +165,7 @@ async def show(shell: Shell, session_id: str, last: int, everything: bool) -> No
         meta = await session.meta()
         read = await session.load(ActivePath(last=None if everything else last))
         holder = await storage.leases.holder(session_id)
+        parked = await storage.leases.parked(session_id)
         queued = await pages.count(batch_pages(storage, session_id))
         dead = await pages.count(dead_pages(storage, session_id))
     if shell.json:
@@ -171,6 +177,7 @@ async def show(shell: Shell, session_id: str, last: int, everything: bool) -> No
                 "head": None if read is None else read.head,
                 "usage": () if read is None else read.usage,
                 "lease": owner,
+                "parked": parked,
                 "queued": queued,
                 "dead": dead,
                 "nodes": () if read is None else read.graph.nodes,
@@ -178,7 +185,13 @@ async def show(shell: Shell, session_id: str, last: int, everything: bool) -> No
         )
         return
     held = "-" if holder is None else f"{holder.owner.owner_id}, until {moment(holder.expires_at_ms)}"
-    facts = [*_facts(meta, read), ("worker", held), ("queued", str(queued)), ("dead letters", str(dead))]
+    facts = [
+        *_facts(meta, read),
+        ("worker", held),
+        *_parked_facts(parked),
+        ("queued", str(queued)),
+        ("dead letters", str(dead)),
+    ]
     width = max(len(name) for name, _ in facts) + 2
     shell.lines(
         (Piece(f"{name}:", "heading"), Piece(" " * (width - len(name)) + one_line(text))) for name, text in facts
@@ -229,6 +242,14 @@ def _kept(retention: Retention) -> str:
     if retention.keep is None:
         return "all are kept"
     return "only the newest is kept" if retention.keep == 1 else f"the last {retention.keep:,} are kept"
+
+
+def _parked_facts(parked: ParkedTurn | None) -> list[tuple[str, str]]:
+    """Return what the parked turn of a session waits for, and until when; nothing if it has none."""
+    if parked is None:
+        return []
+    until = "" if parked.until_ms is None else f", until {moment(parked.until_ms)}"
+    return [("waiting for", f"{parked.waiting_for}{until}")]
 
 
 def relation(meta: SessionMeta) -> str:

@@ -123,3 +123,10 @@ class Busy(Value, frozen=True, kw_only=True):
 
 
 LeaseOutcome: TypeAlias = Acquired | Busy
+
+
+class ParkedTurn(Value, frozen=True, kw_only=True):
+    """A turn that waits without a lease: for what, and until when at most; None means until it is woken."""
+
+    waiting_for: str
+    until_ms: int | None = None

@@ -92,11 +92,16 @@ class SessionCommand(_BatchPayload, frozen=True, kw_only=True, tag="session_comm
 Payload: TypeAlias = TurnInput | ProcessWake | SessionCommand
 
 
+PARKED_AT_MS: Final = 2**63 - 1
+"""When the input of a parked turn is available: never, until its turn is ready."""
+
+
 class BatchDraft(Value, frozen=True, kw_only=True):
     """Work to enqueue, all payloads of one kind.
 
     ``source_key`` makes the enqueue idempotent: the key stays reserved after the work is done. Adjacent batches with
     the same ``merge_key`` may be claimed together; without a key a batch never merges. ``available_at_ms`` delays it.
+    When the batch leaves the queue, consumed or not, the parked turn of ``wake_session_id`` continues.
     """
 
     session_id: str
@@ -106,6 +111,7 @@ class BatchDraft(Value, frozen=True, kw_only=True):
     slot: Slot = Slot.EXCLUSIVE
     merge_key: str | None = None
     available_at_ms: int = 0
+    wake_session_id: str | None = None
 
 
 class Batch(Value, frozen=True, kw_only=True):
@@ -127,6 +133,11 @@ class Batch(Value, frozen=True, kw_only=True):
     enqueued_at_ms: int
     attempts: Count
     failures: Count = 0
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it is the input of a parked turn."""
+        return self.available_at_ms == PARKED_AT_MS
 
     @property
     def item_ids(self) -> tuple[str, ...]:
@@ -215,6 +226,8 @@ class EmptyReason(enum.StrEnum):
     """The requested batches are not next in the queue."""
     PAUSED = "paused"
     """The session is paused because its last turn failed."""
+    PARKED = "parked"
+    """A turn of the session waits for something; later input waits for the turn."""
     NOTHING_ASKED_FOR = "nothing_asked_for"
     """The claim was for no batches."""
 
@@ -230,7 +243,8 @@ class ClaimedTurn(Value, frozen=True, kw_only=True):
     """A turn that may run: the lease of its session, the claim on its input, and the state that it starts from.
 
     ``revision`` and ``leaf_node_id`` are those of the session. ``recorded`` is true if an earlier attempt recorded
-    effects.
+    effects. ``wake_seq`` is how many reasons to continue a turn of the session there have been; None if it was not
+    read.
     """
 
     lease: Lease
@@ -238,6 +252,7 @@ class ClaimedTurn(Value, frozen=True, kw_only=True):
     revision: int
     leaf_node_id: str | None
     recorded: bool
+    wake_seq: int | None = None
 
 
 class DeadLetter(Value, frozen=True, kw_only=True):

@@ -27,6 +27,8 @@ class WorkList(Value, frozen=True, kw_only=True):
     """Live leases of other incarnations on the caller's machine and boot; the caller checks whether they are dead."""
     timers_due: bool = False
     """Whether a schedule is due or the deadline of a wait has passed."""
+    wakes_due: bool = False
+    """Whether there are reasons to continue parked turns that `WorkStore.wake` has not counted yet."""
     next_at_ms: int | None = None
     """The earliest moment after ``now_ms`` at which something becomes ready without a write; None if nothing will."""
     now_ms: int

@@ -49,6 +49,10 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
     expires_at_ms: int
     paused_until_ms: int | None = None
     """Until when no worker should start a turn of the session unasked; `plan_turn_claim` reads it."""
+    wake_seq: int = 0
+    """How many reasons to continue a turn of the session there have been."""
+    waiting_for: str | None = None
+    """What the parked turn of the session waits for; None if no turn is parked."""
 
     def is_live(self, now_ms: int) -> bool:
         return self.token is not None and self.expires_at_ms > now_ms

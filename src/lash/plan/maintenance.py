@@ -47,6 +47,7 @@ _NOUNS: Final = {
     "lash_batches": "queue",
     "lash_source_keys": "queue",
     "lash_dead_letters": "queue",
+    "lash_session_wakes": "queue",
     "lash_activity": "activity",
     "lash_activity_tails": "activity",
     "lash_artifacts": "artifact",

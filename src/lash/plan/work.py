@@ -17,6 +17,7 @@ from lash.model.process.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL
 from lash.model.process.process import ProcessStatus, Projection, Recovery, Registration
 from lash.model.work import MAX_POLL, WorkList
 from lash.plan.lease import MAX_TTL_MS, LeaseRow, check_claim, held_lease
+from lash.plan.park import known_moment
 from lash.plan.worker import FleetRow, WorkerRow, check_beat, decode_fleet
 
 MAX_HOLDERS: Final = 64
@@ -73,6 +74,8 @@ class WorkAnswer(msgspec.Struct, frozen=True, array_like=True):
     timer_at_ms: int | None
     schema: int
     """The number of the last migration that was applied to the storage."""
+    any_wakes: bool
+    """Whether there are reasons to continue turns that were not counted yet."""
     fleet: FleetRow | None
     """What the beat of the poll found, if the poll had one."""
 
@@ -149,7 +152,8 @@ def decode_work(answer: WorkAnswer) -> WorkList:
     """Return the work list of the rows."""
     timer = answer.timer_at_ms
     timers_due = timer is not None and timer <= answer.now_ms
-    moments = [each for each in (answer.next_at_ms, None if timers_due else timer) if each is not None]
+    next_at_ms = known_moment(answer.next_at_ms)
+    moments = [each for each in (next_at_ms, None if timers_due else timer) if each is not None]
     return WorkList(
         session_ids=tuple(answer.session_ids),
         process_ids=tuple(answer.process_ids),
@@ -160,6 +164,7 @@ def decode_work(answer: WorkAnswer) -> WorkList:
             *(_held(row, process_resource(row.held_id)) for row in answer.held_processes),
         ),
         timers_due=timers_due,
+        wakes_due=answer.any_wakes,
         next_at_ms=min(moments, default=None),
         now_ms=answer.now_ms,
         fleet=None if answer.fleet is None else decode_fleet(answer.fleet),

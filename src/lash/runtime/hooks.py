@@ -66,7 +66,7 @@ class Hook:
         """Called for a single event.
 
         The kinds are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now),
-        ``process.retried``, ``process.failed`` (it has ended), ``process.parked``, ``lease.lost``,
+        ``turn.parked``, ``process.retried``, ``process.failed`` (it has ended), ``process.parked``, ``lease.lost``,
         ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a session by a newer version),
         ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database), ``storage.back``,
         ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not), ``worker.draining`` (it takes

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, LeasePage, ResourceKind
+from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, LeasePage, ParkedTurn, ResourceKind
 
 if TYPE_CHECKING:
     from lash.plan.lease import DecideClaim, DecideRenewal, LeaseClaim, LeaseRow, LiveLeaseRow, PreparedLeasePage
+    from lash.plan.park import DecidePark, Parking
 
 
 class LeaseStore(Protocol):
@@ -52,6 +53,20 @@ class LeaseStore(Protocol):
         """
         ...
 
+    async def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None, waiting_for: str) -> bool:
+        """Free a live lease with all claims under it, and park the turn until a moment, or (None) until it is woken.
+
+        ``wake_seq`` comes from the claim of the turn. Until then no turn of the session can be claimed with
+        ``claim_turn``, and its input stays in its place in the queue; the next claim of it counts no further attempt.
+        If there was a reason to continue since the claim, the turn is not parked, its input is queued, and the method
+        returns False: run it again. A fence that does not hold raises LeaseLost and changes nothing.
+        """
+        ...
+
+    async def parked(self, session_id: str) -> ParkedTurn | None:
+        """Return what the parked turn of a session waits for; None if none of its turns is parked."""
+        ...
+
     async def holder(self, session_id: str) -> Lease | None:
         """Return the lease as it is stored, live or expired; None if it is free."""
         ...
@@ -92,4 +107,12 @@ class LeaseRows(Protocol):
 
     async def release(self, fence: LeaseFence, pause_ms: int) -> bool:
         """Free the lease if the fence holds it, and pause the session; return whether it did."""
+        ...
+
+    async def park(self, fence: LeaseFence, parking: Parking, decide: DecidePark) -> bool:
+        """Free the lease and its claims, and park the turn if ``decide`` says so, all atomically.
+
+        PostgreSQL does so in one statement whose condition is that of `lash.plan.park.plan_park` (the query
+        ``lease_park``); ``decide`` then explains a refusal by raising LeaseLost.
+        """
         ...

@@ -44,6 +44,15 @@ class WorkStore(Protocol):
         """
         ...
 
+    async def wake(self, *, limit: int = 1_000) -> tuple[str, ...]:
+        """Count at most ``limit`` reasons to continue turns, and return the sessions whose parked turns are now ready.
+
+        A reason is written together with its cause: a batch with a ``wake_session_id`` left the queue, a process ended
+        that works for the session, a wait of the session was resolved, or a command was enqueued. Workers call this
+        when a poll shows ``wakes_due``; it is safe if several do so at once.
+        """
+        ...
+
     async def check_schema(self) -> None:
         """Raise `NewerSchema` if another program has migrated the storage past this version of lash."""
         ...
@@ -56,6 +65,13 @@ class WorkRows(Protocol):
         """Return what there is at one moment: one statement on PostgreSQL, one snapshot on SQLite.
 
         A beat is written in the same statement or transaction.
+        """
+        ...
+
+    async def wake(self, limit: int) -> list[str]:
+        """Remove so many reasons and count them in the leases of their sessions, all or nothing.
+
+        Return the sessions in which a turn is parked.
         """
         ...
 

@@ -24,7 +24,7 @@ from lash.model.effect import (
     Envelope,
     ExecutionScope,
 )
-from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, LeasePage, ResourceKind
+from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, LeasePage, ParkedTurn, ResourceKind
 from lash.model.maintenance import (
     Damage,
     GarbageReport,
@@ -673,6 +673,16 @@ class LeaseStore:
         A late release by an old holder changes nothing. The fencing number stays. A pause keeps the session off the
         work list for a while, so that failed work is not retried at once; a claim is still possible and ends the pause.
         """
+    def park(self, fence: LeaseFence, *, wake_seq: int, until_ms: int | None, waiting_for: str) -> bool:
+        """Free a live lease with all claims under it, and park the turn until a moment, or (None) until it is woken.
+
+        ``wake_seq`` comes from the claim of the turn. Until then no turn of the session can be claimed with
+        ``claim_turn``, and its input stays in its place in the queue; the next claim of it counts no further attempt.
+        If there was a reason to continue since the claim, the turn is not parked, its input is queued, and the method
+        returns False: run it again. A fence that does not hold raises LeaseLost and changes nothing.
+        """
+    def parked(self, session_id: str) -> ParkedTurn | None:
+        """Return what the parked turn of a session waits for; None if none of its turns is parked."""
     def holder(self, session_id: str) -> Lease | None:
         """Return the lease as it is stored, live or expired; None if it is free."""
     def live(self, kind: ResourceKind | None = None, *, limit: int = 100, cursor: str | None = None) -> LeasePage:
@@ -1760,6 +1770,13 @@ class WorkStore:
         fleet. A poll without a beat writes nothing.
 
         Raises `NewerSchema` once another program has migrated the storage past this version of lash.
+        """
+    def wake(self, *, limit: int = 1000) -> tuple[str, ...]:
+        """Count at most ``limit`` reasons to continue turns, and return the sessions whose parked turns are now ready.
+
+        A reason is written together with its cause: a batch with a ``wake_session_id`` left the queue, a process ended
+        that works for the session, a wait of the session was resolved, or a command was enqueued. Workers call this
+        when a poll shows ``wakes_due``; it is safe if several do so at once.
         """
     def check_schema(self) -> None:
         """Raise `NewerSchema` if another program has migrated the storage past this version of lash."""

@@ -187,7 +187,8 @@ def batch_lines(batches: Sequence[Batch]) -> tuple[BatchLine, ...]:
             slot=each.slot,
             source_key=each.source_key,
             merge_key=each.merge_key,
-            available_at_ms=each.available_at_ms,
+            # A parked turn is not waited for in another storage: it runs again there.
+            available_at_ms=0 if each.is_parked else each.available_at_ms,
         )
         for each in batches
     )

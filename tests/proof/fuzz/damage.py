@@ -100,6 +100,11 @@ WRONG_COUNTER: Final = (
         "session 's'",
         "claimed by no lease",
     ),
+    Planted(
+        "UPDATE lash_batches SET available_at_ms = 9223372036854775807 WHERE claim_token IS NULL",
+        "session 's'",
+        "parked without a turn",
+    ),
 )
 WRONG_ORDER: Final = (
     Planted(
@@ -206,6 +211,8 @@ FREE: Final = frozenset(
         *("lash_batches.claim_id", "lash_batches.claim_token", "lash_dead_letters.claim_token"),
         *("lash_session_leases.owner_id", "lash_session_leases.incarnation_id", "lash_session_leases.token"),
         *("lash_session_leases.fencing", "lash_process_leases.fencing", "lash_process_leases.wake_seq"),
+        *("lash_session_leases.wake_seq", "lash_session_leases.waiting_for", "lash_batches.wake_session_id"),
+        "lash_session_wakes.wake_id",
         *("lash_sessions.agent", "lash_sessions.expires_at_ms"),
         *("lash_sessions.segment_count", "lash_sessions.node_seq", "lash_sessions.wait_revocations"),
         *("lash_dead_letters.claim_count", "lash_effects.fencing", "lash_trigger_deliveries.attempts"),
@@ -226,7 +233,7 @@ REMOVABLE: Final = frozenset(
     {
         *("lash_activity", "lash_artifacts", "lash_attachments", "lash_dead_letters", "lash_grants", "lash_schedules"),
         *("lash_records", "lash_trigger_receipts", "lash_trigger_subscriptions", "lash_turns", "lash_wait_changes"),
-        "lash_waits",
+        *("lash_waits", "lash_session_wakes"),
         # Bytes may be outside the database; the command reads every attachment.
         "lash_attachment_bytes",
         # PostgreSQL begins a new epoch when it opens a storage without one.

@@ -19,6 +19,11 @@ class LeaseState:
     fencing: int
     holder: Lease | None = None
     paused_until_ms: int | None = None
+    waiting_for: str | None = None
+    """What the parked turn waits for."""
+    wake_seq: int = 0
+    reasons: int = 0
+    """How many reasons to continue were not counted yet."""
 
 
 @dataclasses.dataclass
@@ -43,6 +48,7 @@ class Sessions:
         self._now_ms = now_ms
         self.live: dict[str, SessionState] = {}
         self.deleted: dict[str, SessionState] = {}
+        self.on_remove: Callable[[SessionState], None] | None = None
 
     @property
     def now_ms(self) -> int:
@@ -67,9 +73,16 @@ class Sessions:
         )
         return self.live[session_id]
 
+    def note_reason(self, session_id: str | None) -> None:
+        """Note a reason to continue a turn of a session, if the session exists."""
+        if session_id in self.live:
+            self.live[session_id].lease.reasons += 1
+
     def remove(self, session_id: str) -> bool:
         """Delete the session, and return whether it existed."""
         gone = self.live.pop(session_id, None)
         if gone is not None:
             self.deleted[session_id] = gone
+            if self.on_remove is not None:
+                self.on_remove(gone)
         return gone is not None

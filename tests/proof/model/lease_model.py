@@ -26,7 +26,8 @@ def claim(
             return Busy(holder=held)
     assert made is not None, "a free lease must be given"
     assert made.fencing > state.fencing, "fencing numbers only grow"
-    state.fencing, state.paused_until_ms = made.fencing, None
+    # A claim makes a parked turn ready.
+    state.fencing, state.paused_until_ms = made.fencing, None if state.waiting_for is None else 0
     state.holder = Lease(
         resource=session_resource(session_id),
         owner=owner,
@@ -54,8 +55,23 @@ def release(sessions: Sessions, fence: LeaseFence, pause_ms: int = 0) -> bool:
     if state.holder is None or state.holder.fence != fence:
         return False
     state.holder = None
-    state.paused_until_ms = sessions.now_ms + pause_ms if pause_ms else None
+    kept = None if state.waiting_for is None else 0
+    state.paused_until_ms = sessions.now_ms + pause_ms if pause_ms else kept
     return True
+
+
+def wake(sessions: Sessions) -> set[str]:
+    """Count the reasons of all sessions, and return the sessions whose turn is parked."""
+    woken: set[str] = set()
+    for session_id, state in sessions.live.items():
+        lease = state.lease
+        if lease.reasons:
+            lease.reasons = 0
+            lease.wake_seq += 1
+            if lease.waiting_for is not None and lease.paused_until_ms is not None:
+                lease.paused_until_ms = min(lease.paused_until_ms, sessions.now_ms)
+                woken.add(session_id)
+    return woken
 
 
 def live(state: SessionState, fence: LeaseFence, now_ms: int) -> Lease:

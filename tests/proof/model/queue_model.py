@@ -10,6 +10,7 @@ import msgspec
 
 from lash.model.lease import Acquired, Busy, LeaseFence, LeaseOwner
 from lash.model.queue import (
+    PARKED_AT_MS,
     Batch,
     BatchDraft,
     BatchState,
@@ -29,7 +30,7 @@ from lash.model.queue import (
 )
 from lash.model.value import JSON
 from tests.proof.model import lease_model
-from tests.proof.model.base_model import Sessions
+from tests.proof.model.base_model import Sessions, SessionState
 from tests.proof.model.kit import Refused
 
 
@@ -49,6 +50,8 @@ class Item:
 
     batch: Batch
     hold: Hold | None = None
+    wakes: str | None = None
+    """The session that is woken when the batch leaves the queue."""
 
     @property
     def is_command(self) -> bool:
@@ -115,6 +118,7 @@ class Queues:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._queues: dict[tuple[str, int], Queue] = {}
+        sessions.on_remove = self._note_removed
 
     def of(self, session_id: str) -> Queue:
         """Return the queue of an existing session, or refuse."""
@@ -153,8 +157,10 @@ class Queues:
             attempts=0,
         )
         assert batch.batch_id not in queue.born, "the id of a batch is new"
-        queue.items.append(Item(batch))
+        queue.items.append(Item(batch, wakes=draft.wake_session_id))
         queue.born.add(batch.batch_id)
+        if isinstance(draft.payloads[0], SessionCommand):
+            self._sessions.note_reason(draft.session_id)
         if draft.source_key is not None:
             queue.keys[draft.source_key] = Key(batch.batch_id, content, BatchState.PENDING)
         return Enqueued(batch_id=batch.batch_id, created=True, batch=batch)
@@ -171,14 +177,16 @@ class Queues:
     def claim_turn(self, session_id: str, owner: LeaseOwner, ttl_ms: int, made: ClaimedTurn | None) -> ClaimTurnOutcome:
         """Return the result for a caller that wants the lease and the next work under it, both or neither."""
         state, now = self._sessions.need(session_id), self._sessions.now_ms
-        queue = self.of(session_id)
-        self._make_ready(queue)
+        queue, is_parked = self.of(session_id), state.lease.waiting_for is not None
+        self._make_ready(session_id)
         held = state.lease.holder
         if held is not None and now < held.expires_at_ms:
             return Busy(holder=held)
         paused_until_ms = state.lease.paused_until_ms
         if paused_until_ms is not None and now < paused_until_ms:
-            return NothingClaimed(reason=EmptyReason.PAUSED, next_available_at_ms=paused_until_ms)
+            reason = EmptyReason.PARKED if is_parked else EmptyReason.PAUSED
+            moment = None if paused_until_ms == PARKED_AT_MS else paused_until_ms
+            return NothingClaimed(reason=reason, next_available_at_ms=moment)
         # All claimed work was claimed under a lease that is over.
         free = [item for item in queue.items if item.batch.available_at_ms == 0]
         work = _before_command(free)
@@ -189,8 +197,29 @@ class Queues:
         assert isinstance(taken, Acquired)
         claim = self._stamp(taken.lease.fence, _group(work, 64), ttl_ms, made.claim)
         return ClaimedTurn(
-            lease=taken.lease, claim=claim, revision=state.revision, leaf_node_id=state.leaf_node_id, recorded=False
+            lease=taken.lease,
+            claim=claim,
+            revision=state.revision,
+            leaf_node_id=state.leaf_node_id,
+            recorded=False,
+            wake_seq=state.lease.wake_seq,
         )
+
+    def park(self, fence: LeaseFence, wake_seq: int, until_ms: int | None) -> bool:
+        """Free a live lease with its claims; park the turn unless there was a further reason to continue."""
+        state = self._sessions.need(fence.resource.id)
+        lease_model.live(state, fence, self._sessions.now_ms)
+        lease, is_parked = state.lease, state.lease.wake_seq == wake_seq
+        lease.holder, lease.paused_until_ms, lease.waiting_for = None, None, None
+        if is_parked:
+            lease.paused_until_ms, lease.waiting_for = PARKED_AT_MS if until_ms is None else until_ms, "x"
+        for item in self.of(fence.resource.id).items:
+            if item.hold is None or item.hold.fencing != fence.fencing:
+                continue
+            item.hold, attempts = None, item.batch.attempts
+            changed = {"available_at_ms": PARKED_AT_MS} if is_parked else {"attempts": max(attempts - 1, 0)}
+            item.batch = msgspec.structs.replace(item.batch, **changed)
+        return is_parked
 
     def claim_command(self, fence: LeaseFence, ttl_ms: int, made: Claim | None) -> ClaimOutcome:
         free = self._free(fence)
@@ -247,6 +276,7 @@ class Queues:
             raise Refused("ClaimLost", session_id=claim.session_id, claim_id=claim.claim_id)
         for item in held:
             queue.items.remove(item)
+            self._sessions.note_reason(item.wakes)
             now_ms = self._sessions.now_ms
             letter = DeadLetter(position=0, batch=item.batch, reason=reason, error=error, died_at_ms=now_ms)
             queue.letters.append(Letter(letter, claim.token))
@@ -284,6 +314,9 @@ class Queues:
         if item is None or self.is_held(session_id, item):
             return None
         queue.items.remove(item)
+        self._sessions.note_reason(item.wakes)
+        if item.batch.is_parked:
+            self._sessions.note_reason(session_id)
         queue.settle(item.batch, BatchState.CANCELLED, self._sessions.now_ms)
         return item.batch
 
@@ -298,6 +331,7 @@ class Queues:
         for completion in completions:
             for item in _under(queue, completion.token):
                 queue.items.remove(item)
+                self._sessions.note_reason(item.wakes)
                 queue.settle(item.batch, BatchState.CONSUMED, self._sessions.now_ms)
 
     def prune_keys(self, older_than_ms: int) -> int:
@@ -326,14 +360,29 @@ class Queues:
         """Return what could be claimed under this fence now, in order; due work stays ready."""
         queue, now = self.of(fence.resource.id), self._sessions.now_ms
         lease_model.live(self._sessions.need(fence.resource.id), fence, now)
-        self._make_ready(queue)
+        self._make_ready(fence.resource.id)
         return [
             item
             for item in queue.items
             if item.batch.available_at_ms == 0 and not self.is_held(fence.resource.id, item)
         ]
 
-    def _make_ready(self, queue: Queue) -> None:
+    def _note_removed(self, gone: SessionState) -> None:
+        """Note the reasons that a deleted session leaves behind."""
+        queue = self._queues.get((gone.session_id, gone.incarnation), Queue())
+        for item in queue.items:
+            self._sessions.note_reason(item.wakes)
+
+    def _make_ready(self, session_id: str) -> None:
+        """Make due work ready, and put the input of a parked turn that is ready back into the queue."""
+        queue, lease = self.of(session_id), self._sessions.need(session_id).lease
+        until_ms = lease.paused_until_ms
+        if lease.waiting_for is not None and until_ms is not None and until_ms <= self._sessions.now_ms:
+            lease.waiting_for, lease.paused_until_ms = None, None
+            for item in queue.items:
+                if item.batch.is_parked:
+                    attempts = max(item.batch.attempts - 1, 0)
+                    item.batch = msgspec.structs.replace(item.batch, available_at_ms=0, attempts=attempts)
         for item in queue.items:
             if item.batch.available_at_ms <= self._sessions.now_ms:
                 item.batch = msgspec.structs.replace(item.batch, available_at_ms=0)

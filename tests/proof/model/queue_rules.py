@@ -23,6 +23,7 @@ from lash.model.queue import (
     Slot,
     TurnInput,
 )
+from tests.proof.model import lease_model
 from tests.proof.model.base_rules import SESSION_IDS, session_ids
 from tests.proof.model.kit import action
 from tests.proof.model.lease_rules import OWNERS, LeaseRules, owners, recent, ttls
@@ -58,8 +59,16 @@ class QueueRules(LeaseRules):
         super().prepare()
         self.claim_lease(SESSION_IDS[0], "ann", 5_000)
 
-    @action(8, session_id=session_ids, kind=kinds, text=st.sampled_from("ab"), key=keys, delay_ms=delays)
-    def enqueue(self, session_id: str, kind: str, text: str, key: str | None, delay_ms: int) -> None:
+    @action(
+        8,
+        session_id=session_ids,
+        kind=kinds,
+        text=st.sampled_from("ab"),
+        key=keys,
+        delay_ms=delays,
+        wakes=st.sampled_from((None, None, *SESSION_IDS)),
+    )
+    def enqueue(self, session_id: str, kind: str, text: str, key: str | None, delay_ms: int, wakes: str | None) -> None:
         delivery, slot, merge_key = KINDS[kind if key is None or kind == "command" else "early join"]
         draft = BatchDraft(
             session_id=session_id,
@@ -69,6 +78,7 @@ class QueueRules(LeaseRules):
             slot=slot,
             merge_key=merge_key,
             available_at_ms=self.now_ms + delay_ms if delay_ms else 0,
+            wake_session_id=wakes,
         )
         answer = self.step(
             "enqueue", lambda side: side.storage.queue.enqueue(draft), lambda got: self.queues.enqueue(draft, got)
@@ -111,6 +121,32 @@ class QueueRules(LeaseRules):
             self._remember_claim("begin_turn", outcome.lease.fence, outcome.claim)
         elif outcome is not None:
             self.count("begin_turn:busy" if isinstance(outcome, Busy) else f"begin_turn:{outcome.reason.value}")
+
+    @action(
+        3,
+        when=lambda self: self.leases,
+        which=recent,
+        late=st.sampled_from((0, 0, 0, 1)),
+        pause_ms=st.sampled_from((None, None, 400)),
+    )
+    def park(self, which: int, late: int, pause_ms: int | None) -> None:
+        fence = self.seen_lease(which).fence
+        state = self.sessions.live.get(fence.resource.id)
+        seen = max((0 if state is None else state.lease.wake_seq) - late, 0)
+        until_ms = None if pause_ms is None else self.now_ms + pause_ms
+        parked = self.step(
+            "park",
+            lambda side: side.storage.leases.park(side.own(fence), wake_seq=seen, until_ms=until_ms, waiting_for="x"),
+            lambda _: self.queues.park(fence, seen, until_ms),
+        )
+        self.touched = fence.resource.id
+        if parked is not None:
+            self.count(f"park:{parked}")
+
+    @action(3)
+    def wake(self) -> None:
+        woken = self.step("wake", _woken, lambda _: lease_model.wake(self.sessions))
+        self.count("wake:some" if woken else "wake:none")
 
     @action(4, when=lambda self: self.leases, which=recent, ttl_ms=ttls)
     def claim_command(self, which: int, ttl_ms: int) -> None:
@@ -283,6 +319,10 @@ class QueueRules(LeaseRules):
 
 async def _removed(side: Side, age_ms: int) -> int:
     return (await side.storage.maintenance.prune_source_keys(older_than_ms=age_ms)).removed_count
+
+
+async def _woken(side: Side) -> set[str]:
+    return set(await side.storage.work.wake())
 
 
 async def _ready(side: Side) -> set[str]:

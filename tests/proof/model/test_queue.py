@@ -21,7 +21,8 @@ class QueueMachine(QueueRules):
     CLASSES: ClassVar[frozenset[str]] = frozenset(
         {
             *(f"claim:{each}" for each in (*_CLAIMS, "one", "several", "after_turn", "nothing_asked_for")),
-            *(f"begin_turn:{each}" for each in ("one", "busy", "empty", "paused", "command_at_head")),
+            *(f"begin_turn:{each}" for each in ("one", "busy", "empty", "paused", "parked", "command_at_head")),
+            *("park:True", "park:False", "park:LeaseLost", "wake:some", "wake:none"),
             *(f"claim_command:{each}" for each in ("one", "empty", "claimed", "turn_work_at_head", "LeaseLost")),
             *(f"claim_batches:{each}" for each in ("one", "not_at_head", "nothing_asked_for", "LeaseLost")),
             *(f"enqueue:known {each}" for each in ("pending", "consumed", "cancelled", "dead")),

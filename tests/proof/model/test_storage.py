@@ -26,7 +26,7 @@ class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
     )
     LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset(
         # One has the ids of consumed batches, the other those of wakes.
-        {("lash_turns", "commit_hash"), ("lash_source_keys", "content_hash")}
+        {("lash_turns", "commit_hash"), ("lash_source_keys", "content_hash"), ("lash_session_wakes", "wake_id")}
     )
     WEIGHTS: ClassVar[dict[str, int]] = {
         "commit": 12,
@@ -41,6 +41,8 @@ class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
         **dict.fromkeys(("claim_command", "claim_batches", "reclaim_lease", "release_lease", "requeue", "sweep"), 1),
         **dict.fromkeys(("put_artifact", "get_artifact", "delete_artifact", "put_environment"), 1),
         **dict.fromkeys(("append_nodes", "repeat_append", "create_with"), 1),
+        # The end of a process is a reason too, which only the model of processes knows.
+        **dict.fromkeys(("park", "wake"), 0),
         **dict.fromkeys(("look_at_holder", "read_blob", "read_node", "list_artifacts"), 0),
     }
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lash.errors import DeadLetterNotFound
+from lash.errors import DeadLetterNotFound, LeaseLost
 from lash.model.lease import LeaseFence
-from lash.model.queue import Batch, Boundary, Claim
+from lash.model.queue import Batch, Boundary, Claim, ClaimedTurn
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 from tests.contract.queue_state import claimed, command, joining, late, leased, queued
@@ -59,7 +59,57 @@ async def buried(storage: Storage, clock: ManualClock) -> str:
     return claim.batches[0].batch_id
 
 
+async def parked(storage: Storage, clock: ManualClock) -> None:
+    """A parked turn that was woken, with its input and a command behind it."""
+    await unleased(storage, clock)
+    turn = await storage.queue.claim_turn("s", owner("w"), ttl_ms=TTL)
+    assert isinstance(turn, ClaimedTurn)
+    await storage.leases.park(turn.lease.fence, wake_seq=0, until_ms=None, waiting_for="session c")
+    await queued(storage, command("compact"))
+
+
+async def woken(storage: Storage, clock: ManualClock) -> None:
+    await parked(storage, clock)
+    assert await storage.work.wake() == ("s",)
+
+
+async def begun(storage: Storage, clock: ManualClock) -> LeaseFence:
+    await unleased(storage, clock)
+    turn = await storage.queue.claim_turn("s", owner("w"), ttl_ms=TTL)
+    assert isinstance(turn, ClaimedTurn)
+    return turn.lease.fence
+
+
 CASES: tuple[AnyCase, ...] = (
+    Case(
+        method="LeaseStore.park",
+        ground=begun,
+        call=lambda storage, fence: storage.leases.park(fence, wake_seq=0, until_ms=None, waiting_for="session c"),
+        again=LeaseLost,
+    ),
+    Case(
+        method="WorkStore.wake",
+        ground=parked,
+        call=lambda storage, _: storage.work.wake(),
+        again=Again.REPORTED,
+        lost=REPEATED,
+    ),
+    Case(
+        method="QueueStore.claim_turn",
+        variant="parked",
+        ground=woken,
+        call=lambda storage, _: storage.queue.claim_turn("s", owner("w"), ttl_ms=TTL),
+        again=Again.REPORTED,
+        steps="on PostgreSQL the input of a turn that is ready is first put back, which any claim may do for any other",
+    ),
+    Case(
+        method="QueueStore.enqueue",
+        variant="command",
+        ground=session,
+        call=lambda storage, _: storage.queue.enqueue(command("compact", source_key="k")),
+        again=Again.REPORTED,
+        lost=REPEATED,
+    ),
     Case(
         method="QueueStore.enqueue",
         ground=session,

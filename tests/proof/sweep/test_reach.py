@@ -37,7 +37,7 @@ READS = {
         *("undeliverable_wakes", "wakes_after"),
     },
     "GrantStore": {"has", "list", "of_process"},
-    "LeaseStore": {"holder", "live"},
+    "LeaseStore": {"holder", "live", "parked"},
     "Maintenance": {"find_damage", "prunable", "rewrap"},
     "OccurrenceStore": {"deliveries", "get"},
     "ProcessLeaseStore": {"holder"},

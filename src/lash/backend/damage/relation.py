@@ -50,7 +50,10 @@ RELATIONS: Final = (
     ),
     Relation("damage_pending_keys", "session {subject!r}", "source key {detail!r} has lost its batch", remedy.QUEUE),
     Relation(
-        "damage_claims", "session {subject!r}", "batch {detail!r} is queued twice or claimed by no lease", remedy.QUEUE
+        "damage_claims",
+        "session {subject!r}",
+        "batch {detail!r} is queued twice, claimed by no lease, or parked without a turn",
+        remedy.QUEUE,
     ),
     Relation(
         "damage_byte_guards",

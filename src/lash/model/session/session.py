@@ -143,7 +143,7 @@ class SessionState(enum.StrEnum):
     QUEUED = "queued"
     """Input is queued, also if it is delayed, or the session pauses after a failure."""
     WAITING = "waiting"
-    """A wait of the session is open."""
+    """A turn is parked until something happens, or a wait of the session is open."""
     IDLE = "idle"
 
 
@@ -183,9 +183,10 @@ class SessionCounts(Value, frozen=True, kw_only=True):
 
 
 class SessionSummary(Value, frozen=True, kw_only=True):
-    """One line of a session picker. The last four fields are None unless the list was asked for them.
+    """One line of a session picker. The last five fields are None unless the list was asked for them.
 
     ``head`` and ``checkpoint`` are None too before the first commit. ``agent`` is that of the last turn.
+    ``waiting_for`` comes with the state: what the parked turn of a waiting session waits for, if it has one.
     """
 
     meta: SessionMeta
@@ -195,6 +196,7 @@ class SessionSummary(Value, frozen=True, kw_only=True):
     updated_at_ms: int
     agent: str | None = None
     state: SessionState | None = None
+    waiting_for: str | None = None
     counts: SessionCounts | None = None
     head: SessionHead | None = None
     checkpoint: Checkpoint | None = None

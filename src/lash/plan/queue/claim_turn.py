@@ -11,6 +11,7 @@ from lash.model.lease import Busy, Lease, LeaseOwner, session_resource
 from lash.model.queue import Boundary, ClaimedTurn, EmptyReason, NothingClaimed, turn_id_of
 from lash.model.scope import turn_scope_id
 from lash.plan.lease import Acquire, LeaseClaim, Reenter, plan_claim
+from lash.plan.park import known_moment
 from lash.plan.queue.claim import ClaimedRows, HeadRequest, NewClaim, QueueHead, choose_turn_work, lanes_at, new_claim
 from lash.plan.queue.queue import BatchRow
 
@@ -37,13 +38,17 @@ class TurnClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimedTurnRows(msgspec.Struct, frozen=True, array_like=True):
-    """A turn that was claimed: when, its batches in order, the head of its session, whether its scope has effects."""
+    """A turn that was claimed: when, its batches in order, the head of its session, whether its scope has effects.
+
+    At last how many reasons to continue a turn of the session there have been.
+    """
 
     now_ms: int
     batches: list[BatchRow]
     revision: int
     leaf_node_id: str | None
     recorded: bool
+    wake_seq: int
 
 
 TurnClaimDecision: TypeAlias = TurnClaim | Busy | NothingClaimed
@@ -66,7 +71,8 @@ def plan_turn_claim(head: QueueHead, *, session_id: str, owner: LeaseOwner) -> T
     if not isinstance(decision, Acquire):
         return Busy(holder=decision.lease if isinstance(decision, Reenter) else decision.holder)
     if row.paused_until_ms is not None and row.paused_until_ms > now_ms:
-        return NothingClaimed(reason=EmptyReason.PAUSED, next_available_at_ms=row.paused_until_ms)
+        reason = EmptyReason.PAUSED if row.waiting_for is None else EmptyReason.PARKED
+        return NothingClaimed(reason=reason, next_available_at_ms=known_moment(row.paused_until_ms))
     seqs = choose_turn_work(head.facts, boundary=Boundary.IDLE, limit=MAX_INPUT)
     if isinstance(seqs, NothingClaimed):
         return seqs
@@ -91,4 +97,5 @@ def claimed_turn(
         revision=written.revision,
         leaf_node_id=written.leaf_node_id,
         recorded=written.recorded,
+        wake_seq=written.wake_seq,
     )

@@ -10,6 +10,7 @@ from lash.base.codec import canonical, content_hash, decode, encode
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput, SourceKeyConflict
 from lash.model.queue import (
+    PARKED_AT_MS,
     Batch,
     BatchDraft,
     BatchState,
@@ -82,8 +83,10 @@ def encode_batch(draft: BatchDraft) -> EncodedBatch:
     if not isinstance(draft, BatchDraft):
         raise InvalidInput(f"expected a BatchDraft, got {type(draft).__name__}")
     check_identifier("session_id", draft.session_id)
-    check_integer("available_at_ms", draft.available_at_ms, at_least=0)
-    for what, text in (("source_key", draft.source_key), ("merge_key", draft.merge_key)):
+    if check_integer("available_at_ms", draft.available_at_ms, at_least=0) == PARKED_AT_MS:
+        raise InvalidInput(f"available_at_ms must be below {PARKED_AT_MS}")
+    texts = ("source_key", draft.source_key), ("merge_key", draft.merge_key), ("wake_session_id", draft.wake_session_id)
+    for what, text in texts:
         if text is not None:
             check_identifier(what, text)
     kinds = _kinds(draft.payloads)

@@ -59,6 +59,7 @@ class PageRow(MetaRow, frozen=True, array_like=True):
     checkpoint_ref: str | None
     node_count: int
     state: str | None
+    waiting_for: str | None
     queued: int | None
     dead: int | None
     waits: int | None
@@ -264,6 +265,7 @@ def _summary(page: PreparedPage, row: PageRow, components: Sequence[ComponentRow
         updated_at_ms=row.updated_at_ms,
         agent=row.agent,
         state=None if row.state is None or not parts.state else SessionState(row.state),
+        waiting_for=row.waiting_for if parts.state else None,
         counts=_counts(row) if parts.counts else None,
         head=decode_head(_read_row(row)) if parts.head else None,
         checkpoint=_checkpoint(row, components) if parts.checkpoint else None,

@@ -22,6 +22,7 @@ from lash.plan.lease import (
     held_lease,
     outcome_of,
 )
+from lash.plan.park import DecidePark, Parking
 from lash.plan.session.session import missing_session
 from lash.postgres.arguments import fence_proof
 from lash.postgres.engine.database import Database
@@ -86,6 +87,17 @@ class PostgresLeaseRows:
         if not released:
             await self._answer(fence.resource.id)
         return released
+
+    async def park(self, fence: LeaseFence, parking: Parking, decide: DecidePark) -> bool:
+        arguments = (*fence_arguments(fence), parking.wake_seq, parking.until_ms, parking.waiting_for)
+        for _ in range(MAX_PLANS):
+            # Not repeated after a lost connection: the fence that the first try gave up would be reported as lost.
+            parked = await self._database.write_one(Flag, "lease_park", *arguments, repeatable=False)
+            if parked is not None:
+                return parked.value
+            answer = await self._answer(fence.resource.id)
+            decide(answer.row, answer.now_ms)
+        raise _kept_changing(fence.resource)
 
     async def _acquire(self, claim: LeaseClaim) -> _AcquireAnswer:
         owner, displacing = claim.owner, claim.displacing

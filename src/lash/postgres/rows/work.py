@@ -12,7 +12,7 @@ from lash.plan.work import MAX_HOLDERS, WorkAnswer, WorkPoll
 from lash.plan.worker import GONE_BEATS, LATE_BEATS, WorkerRow
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
-from lash.sqlkit.rows import Number
+from lash.sqlkit.rows import Number, Text
 
 
 class _Answer(WorkAnswer, frozen=True, array_like=True):
@@ -41,6 +41,11 @@ class PostgresWorkRows:
             raise CorruptData("query work_poll returned no row")
         self._cache.remember_all(answer.processes)
         return answer
+
+    async def wake(self, limit: int) -> list[str]:
+        # A repeat after a lost answer finds fewer reasons; the sessions of the first try are found by a poll.
+        woken = await self._database.write_all(Text, "work_wake_sessions", limit, repeatable=True)
+        return [row.text for row in woken]
 
     async def _ask(self, arguments: Sequence[object], beat: WorkerRow | None) -> _Answer | None:
         if beat is None:

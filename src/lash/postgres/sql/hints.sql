@@ -31,12 +31,13 @@ ready AS (
     CROSS JOIN LATERAL (
         SELECT l.* FROM :"schema".lash_session_leases AS l WHERE l.session_key = s.session_key LIMIT 1
     ) AS l
-    CROSS JOIN LATERAL (
+    LEFT JOIN LATERAL (
         SELECT b.seq FROM :"schema".lash_batches AS b
         WHERE b.session_key = s.session_key AND b.available_at_ms = 0
         LIMIT 1
-    ) AS b
-    WHERE l.paused_until_ms IS NULL OR l.paused_until_ms <= c.now_ms
+    ) AS b ON true
+    WHERE (b.seq IS NOT NULL OR l.waiting_for IS NOT NULL)
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= c.now_ms)
     UNION ALL
     SELECT
         'p', wanted.process_id, p.label,

@@ -92,9 +92,15 @@ running (session_key) AS MATERIALIZED (
         ON l.token IS NOT NULL AND l.process IS NULL AND l.expires_at_ms > clock.now_ms
 ),
 queued (session_key) AS MATERIALIZED (SELECT DISTINCT b.session_key FROM :"schema".lash_batches AS b),
+parked (session_key) AS MATERIALIZED (
+    SELECT l.session_key FROM clock
+    JOIN :"schema".lash_session_leases AS l ON l.waiting_for IS NOT NULL AND l.paused_until_ms > clock.now_ms
+),
 waiting (session_key) AS MATERIALIZED (
-    SELECT DISTINCT w.session_key FROM :"schema".lash_waits AS w
+    SELECT w.session_key FROM :"schema".lash_waits AS w
     WHERE w.session_key IS NOT NULL AND w.resolution IS NULL
+    UNION
+    SELECT p.session_key FROM parked AS p
 ),
 processes (status, number) AS MATERIALIZED (
     SELECT p.status, count(*) FROM :"schema".lash_processes AS p GROUP BY p.status
@@ -102,11 +108,18 @@ processes (status, number) AS MATERIALIZED (
 SELECT
     (SELECT count(*) FROM :"schema".lash_sessions),
     (SELECT count(*) FROM running),
-    (SELECT count(*) FROM queued AS q WHERE NOT EXISTS (SELECT 1 FROM running AS r WHERE r.session_key = q.session_key)),
+    (
+        SELECT count(*) FROM queued AS q
+        WHERE NOT EXISTS (SELECT 1 FROM running AS r WHERE r.session_key = q.session_key)
+            AND NOT EXISTS (SELECT 1 FROM parked AS p WHERE p.session_key = q.session_key)
+    ),
     (
         SELECT count(*) FROM waiting AS w
         WHERE NOT EXISTS (SELECT 1 FROM running AS r WHERE r.session_key = w.session_key)
-            AND NOT EXISTS (SELECT 1 FROM queued AS q WHERE q.session_key = w.session_key)
+            AND (
+                EXISTS (SELECT 1 FROM parked AS p WHERE p.session_key = w.session_key)
+                OR NOT EXISTS (SELECT 1 FROM queued AS q WHERE q.session_key = w.session_key)
+            )
     ),
     (SELECT count(*) FROM :"schema".lash_batches),
     (

@@ -51,6 +51,15 @@ due AS (
     ORDER BY b.available_at_ms
     LIMIT $1::bigint
 ),
+-- The sessions whose parked turn has been ready for longest.
+parked AS (
+    SELECT l.session_key
+    FROM :"schema".lash_session_leases AS l
+    WHERE l.waiting_for IS NOT NULL AND l.paused_until_ms <= (SELECT now_ms FROM clock)
+        AND (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
+    ORDER BY l.paused_until_ms
+    LIMIT $1::bigint
+),
 -- Ready and free processes that are not bound to another owner.
 free AS (
     SELECT p.process_id, l.ready_at_ms, l.process_key
@@ -144,7 +153,9 @@ SELECT
     (SELECT now_ms FROM clock),
     array(
         SELECT s.session_id
-        FROM (SELECT session_key FROM idle UNION SELECT session_key FROM due) AS found
+        FROM (
+            SELECT session_key FROM idle UNION SELECT session_key FROM due UNION SELECT session_key FROM parked
+        ) AS found
         JOIN :"schema".lash_sessions AS s ON s.session_key = found.session_key
         ORDER BY s.session_key
         LIMIT $1::bigint
@@ -245,6 +256,8 @@ SELECT
     ),
     -- The last migration, which another program may have applied.
     (SELECT max(m.number) FROM :"schema".lash_migrations AS m),
+    -- Whether there are reasons to continue turns that were not counted yet.
+    EXISTS (SELECT 1 FROM :"schema".lash_session_wakes),
 
 -- fragment: work_rows
 -- The rows that a claim reads.
@@ -340,3 +353,37 @@ removed AS (
     ),
 -- include: work_rows
 ;
+
+-- name: work_wake_sessions
+-- Removes at most $1 reasons to continue turns, and counts them for their sessions. Returns the sessions whose parked
+-- turns are ready because of it. Leases are locked in the order of their keys.
+WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+taken AS (
+    DELETE FROM :"schema".lash_session_wakes AS w
+    WHERE w.wake_id = ANY (array(
+        SELECT n.wake_id FROM :"schema".lash_session_wakes AS n LIMIT $1::bigint FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING w.session_key
+),
+locked AS (
+    SELECT l.session_key
+    FROM :"schema".lash_session_leases AS l
+    WHERE l.session_key IN (SELECT taken.session_key FROM taken)
+    ORDER BY l.session_key
+    FOR NO KEY UPDATE
+),
+woken AS (
+    UPDATE :"schema".lash_session_leases AS l
+    SET wake_seq = l.wake_seq + 1,
+        paused_until_ms = CASE
+            WHEN l.waiting_for IS NOT NULL THEN least(l.paused_until_ms, clock.now_ms)
+            ELSE l.paused_until_ms
+        END
+    FROM clock, locked
+    WHERE l.session_key = locked.session_key
+    RETURNING l.session_key, l.waiting_for
+)
+SELECT s.session_id
+FROM woken AS w
+JOIN :"schema".lash_sessions AS s ON s.session_key = w.session_key
+WHERE w.waiting_for IS NOT NULL;

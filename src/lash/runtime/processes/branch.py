@@ -99,6 +99,12 @@ class Branches:
         """Start a run in the calling task: names are counted from 1 again."""
         self._branches = {root_branch()}
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the caller is a branch of this run, in its own task and not inside a step."""
+        branch = current_branch.get(None)
+        return branch is not None and branch in self._branches and branch.task is _current_task()
+
     async def park(self) -> NoReturn:
         """Wait until `suspend`; it never returns."""
         branch, parked = own_branch(), asyncio.get_running_loop().create_future()

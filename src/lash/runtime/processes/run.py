@@ -133,6 +133,10 @@ class ProcessRun:
     def process_id(self) -> str:
         return self.record.process_id
 
+    @property
+    def seed(self) -> str:
+        return f"{self.process_id}\0{self.record.created_at_ms}"
+
     async def run(self) -> RunEnd:
         """Run until the process ends, waits, fails or loses its lease; never raise an error of the application."""
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from lash.errors import (
@@ -30,10 +31,11 @@ from lash.runtime.errors import STORAGE_TROUBLE, Suspended
 from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
 from lash.runtime.hooks import TURN
 from lash.runtime.steps.failure import is_programming_error
-from lash.runtime.steps.journal import Journal, root_branch
+from lash.runtime.steps.journal import Journal
 from lash.runtime.turns.branches import BranchPoint, branch_of
 from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.inbox import Inbox, input_messages, may_merge
+from lash.runtime.turns.parking import TurnParking
 from lash.runtime.turns.past import Past
 from lash.runtime.turns.turn import Turn
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from lash.runtime.core import Core
 
 PLUGIN: Final = "lash"
+_MOST_HAND_OFFS: Final = 16
+"""How often one turn is handed off. Two agents that hand off to each other without end stop here."""
 _INPUT_KEY: Final = "input"
 _TAKEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.AFTER_WORK)
 
@@ -55,6 +59,8 @@ class TurnEnd(enum.Enum):
     """Its input is a dead letter."""
     LOST = "lost", AfterRun.BACK_OFF
     """Another worker has the session, or it was deleted."""
+    PARKED = "parked", AfterRun.POLL
+    """It waits for another session, a process, a wait or a moment, which makes it ready again."""
     RELEASED = "released", AfterRun.POLL
     """The worker stops; another one continues from the records."""
     UNKNOWN = "unknown", AfterRun.LEAVE
@@ -74,6 +80,7 @@ class TurnRun:
         self._fence = claimed.lease.fence
         self.lease = core.hold_session(self._fence)
         self._inbox = Inbox(core.storage, self._fence, self.lease, ttl_ms=core.options.ttl_ms)
+        self.parking = TurnParking(core, claimed, self.lease)
         self._input_claims = 0
         self._claimed = claimed
         self.session_id = self._fence.resource.id
@@ -83,6 +90,8 @@ class TurnRun:
         self._past = Past(core.storage, core.histories, self.session_id, self.lease)
         self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
         self._branch: BranchPoint | None = None
+        self._agent: AgentDefinition | None = None
+        self._hand_offs = 0
         self._journal: Journal | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancel_reason: str | None = None
@@ -142,6 +151,16 @@ class TurnRun:
             self._stop()
             raise
 
+    def hand_off(self, name: str | None) -> Callable[[Turn], Awaitable[object]]:
+        """Let another agent continue the turn, and return its function."""
+        if name is None:
+            raise InvalidInput("expected an agent or its name")
+        if self._hand_offs == _MOST_HAND_OFFS:
+            raise InvalidInput(f"a turn is handed off at most {_MOST_HAND_OFFS} times; let one of the agents reply")
+        self._hand_offs += 1
+        self._agent = self._core.agent(name)
+        return self._agent.function
+
     async def checkpoint(self, key: str) -> list[Message]:
         """Claim early input and record which, so that a later attempt takes the same at the same place."""
         journal = self._require_journal()
@@ -191,7 +210,8 @@ class TurnRun:
     async def _run_agent(self, agent: AgentDefinition, journal: Journal) -> asyncio.Task[object]:
         """Run the agent to its end, and return its task."""
         self._task = asyncio.create_task(self._body(agent, journal), name=f"lash-turn {self.turn_id}")
-        if self._lost or self._released or self._cancel_reason is not None:
+        is_cancelled = self._cancel_reason is not None and not self.parking.cancels_later
+        if self._lost or self._released or is_cancelled:
             self._task.cancel()
         try:
             await asyncio.wait({self._task})
@@ -209,9 +229,16 @@ class TurnRun:
         journal = await self._open_journal(recorded=self._claimed.recorded)
         await self._past.begin(journal, self._core.reach(agent), self._branch)
         await self._take_input()
-        if self.attempt > 1:
+        if self.attempt > 1 or self.parking.may_have_waited:
             await self.check_cancel()
+            if self._cancel_reason is not None and self.parking.may_have_waited and self._may_continue:
+                self.parking.cancel_later(self._cancel_reason)
         return journal
+
+    @property
+    def _may_continue(self) -> bool:
+        """Whether the agent has begun, in an earlier run, so that it gets a cancellation where it waited."""
+        return self._claimed.recorded or self.attempt == 1
 
     async def _prepare_again(self) -> Journal:
         """Load as much of the conversation as the agent has asked for, and prepare it as in the first place."""
@@ -225,14 +252,15 @@ class TurnRun:
     async def _open_journal(self, *, recorded: bool) -> Journal:
         core, ttl_ms = self._core, self._core.options.ttl_ms
         journal = Journal(core.storage, self._scope(), self._fence, self.lease, core.owner, core.hooks, ttl_ms=ttl_ms)
-        self._journal = journal
+        self._journal, self._hand_offs, self._agent = journal, 0, None
+        self.parking.attach(journal, self._scope())
         if recorded:
             await journal.load()
         self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
         return journal
 
     async def _body(self, agent: AgentDefinition, journal: Journal) -> object:
-        root_branch()
+        journal.lines.begin()
         turn = Turn(self, self._core, journal, self._draft)
         here, limit = RunHere(turn), asyncio.timeout(agent.timeout_s)
         try:
@@ -248,6 +276,8 @@ class TurnRun:
     async def _finish(self, agent: AgentDefinition, task: asyncio.Task[object]) -> TurnEnd:
         if self._lost or self._released:
             return await self._stopped()
+        if self.parking.is_parking:
+            return await self._park()
         error = asyncio.CancelledError("the agent cancelled itself") if task.cancelled() else task.exception()
         if error is None:
             return await self._publish(agent, task.result())
@@ -258,6 +288,18 @@ class TurnRun:
         if self._cancel_reason is not None:
             return await self._publish_cancelled(agent, self._cancel_reason)
         return await self._fail(agent, error)
+
+    async def _park(self) -> TurnEnd:
+        """Give back the lease and the input until there is a reason to continue."""
+        if self._claimed.wake_seq is None:
+            # It was claimed behind a command, without its number of wakes; the next claim has it.
+            return await self._give_back(TurnEnd.RELEASED, count_attempt=False)
+        # Observers see what the turn has shown before it waits.
+        await self._core.activity.flush(self.session_id)
+        waiting_for = self.parking.waiting_for
+        await self.parking.park()
+        self._core.hooks.note("turn.parked", session_id=self.session_id, turn_id=self.turn_id, waiting_for=waiting_for)
+        return TurnEnd.PARKED
 
     async def _publish(self, agent: AgentDefinition, reply: object) -> TurnEnd:
         try:
@@ -281,7 +323,9 @@ class TurnRun:
         await self._core.activity.flush(self.session_id)
         while True:
             past = self._past
-            commit = self._draft.commit(past.history, past.parent_node_id, agent.name, self._fence, done)
+            commit = self._draft.commit(
+                past.history, past.parent_node_id, (self._agent or agent).name, self._fence, done
+            )
             try:
                 result = await self.lease.bridge("the commit", self._storage.session(self.session_id).commit, commit)
             except RevisionConflict:

@@ -9,6 +9,7 @@ import msgspec
 
 from lash.base.limits import check_text
 from lash.base.replay_key import replay_key
+from lash.errors import InvalidInput
 from lash.model.attachment import AttachmentOwner, OwnerKind
 from lash.model.causal import TurnCause
 from lash.model.process.process import AgentScope, Grant, Provenance, SessionOriginator
@@ -18,12 +19,12 @@ from lash.model.session.message import AttachmentRef, Message, Part, PartKind, R
 from lash.model.session.session import ChildRelation
 from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.model.value import JSON
-from lash.runtime.definition import ENGINE, ProcessDefinition, agent_name
-from lash.runtime.policy import STEP_RETRY, Retry
-from lash.runtime.processes.context import Steps
+from lash.runtime.definition import ENGINE, AgentDefinition, ProcessDefinition, agent_name
 from lash.runtime.processes.handle import ProcessHandle
-from lash.runtime.steps.journal import Journal, StepOptions
+from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.values import UNTYPED, to_json
+from lash.runtime.steps.waits import Waits
+from lash.runtime.turns.asking import Asking, TurnProcess, depth_of
 from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.handle import SessionHandle
 from lash.runtime.turns.messages import text_of
@@ -36,17 +37,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Turn(Steps):
+class Turn(Waits):
     """One turn of a session: its input, the history, and everything that the turn may do.
 
     When the agent returns, one commit publishes all of it or nothing. Steps are recorded as they finish, so that a turn
     that runs again after a crash repeats none of them.
+
+    A turn that waits for another session, a process, a wait or a moment is parked: `Suspended`, neither an `Exception`
+    nor a cancellation, is raised where it waits, and the next run reaches the same place. See `lash.Context`: what is
+    said there about ``finally`` blocks and time limits holds here too.
     """
 
     def __init__(self, run: TurnRun, core: Core, journal: Journal, draft: TurnDraft) -> None:
-        super().__init__(journal, StepOptions())
+        super().__init__(run.parking, journal)
         self._run = run
         self._core = core
+        self._asking = Asking(run.session_id, run.turn_id, run.parking, journal, depth_of(run.batches))
         self._draft = draft
 
     @property
@@ -91,12 +97,6 @@ class Turn(Steps):
         more than was read starts again from its beginning, as after a crash, and then has it.
         """
         return self._run.messages(last)
-
-    def options(
-        self, *, key: str | None = None, once: bool = False, retry: Retry = STEP_RETRY, timeout_s: float | None = None
-    ) -> Steps:
-        """Return steps with options: an explicit key, at most once, with retries, with a time limit."""
-        return Steps(self._journal, StepOptions(key=key, once=once, retry=retry, timeout_s=timeout_s))
 
     def add(self, message: Message | str, *, role: Role = Role.ASSISTANT) -> Message:
         """Add a message to the conversation; it is published with the turn."""
@@ -190,16 +190,47 @@ class Turn(Steps):
         self._change_record(delete, of_storage=of_storage)
 
     def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ProcessHandle[R]]:
-        """Start a process once; its wakes come to this session."""
+        """Start a process once; its wakes come to this session. Waiting for its result parks the turn."""
         return self._start(self._journal.name(f"start:{process.name}"), process, args, kwargs)
 
     async def child(self, session_id: str, *, agent: Any = None) -> SessionHandle:  # noqa: ANN401 (any agent)
-        """Create a session that belongs to this one, or return it."""
+        """Create a session that belongs to this one, or return it.
+
+        A question to it waits as `ask` does; inside a step, where a turn cannot be parked, other turns use its slot.
+        """
         self._journal.check_running()
         relation = ChildRelation(parent_session_id=self.session_id, caused_by=self._cause())
         create = self._core.storage.sessions.create
         await self._run.lease.bridge("creating a session", create, session_id, relation=relation)
-        return SessionHandle(self._core.storage, session_id, agent=agent_name(agent))
+        return self._asking.child(session_id, agent_name(agent))
+
+    def ask(
+        self, agent: AgentDefinition | str, text: str, *, session_id: str | None = None, timeout_s: float | None = None
+    ) -> Awaitable[str]:
+        """Ask another agent in a session of its own, once, and return its reply.
+
+        While it waits, the turn takes no memory and no slot; when the reply is there, the agent runs again from its
+        beginning, and recorded steps return their results. The session belongs to this one. Its id is made of this
+        call, so each question starts a new conversation; with ``session_id`` a conversation is continued.
+
+        Raises TurnFailed if the other turn failed or was cancelled, WaitTimedOut if there is no reply within
+        ``timeout_s``, InvalidInput if sessions ask each other more than 16 deep.
+        """
+        name = agent_name(agent)
+        if name is None:
+            raise InvalidInput(f"expected an agent or its name, got {type(agent).__name__}")
+        asking, key = self._asking, self._journal.name(f"ask.{name}")
+        child = asking.child(session_id or asking.derived_id(key, name), name)
+        return asking.ask(key, child, text, source_key=asking.source_key(key), timeout_s=timeout_s)
+
+    async def hand_off(self, agent: AgentDefinition | str) -> object:
+        """Let another agent answer this turn, and the later messages of the session that name no agent.
+
+        Return what it returns: ``return await turn.hand_off(expert)``. It sees the same turn: input, conversation,
+        state, and what was added. The time limit and the retries stay those of the first agent.
+        """
+        self._journal.check_running()
+        return await self._run.hand_off(agent_name(agent))(self)
 
     def join_early_input(self) -> Awaitable[list[Message]]:
         """Claim input that arrived meanwhile: the point at which early input joins a running turn.
@@ -239,7 +270,7 @@ class Turn(Steps):
         grant = Grant(scope=scope, process_id=registration.process_id, kind=ENGINE, label=process.name)
         await bridge("starting a process", storage.processes.register, registration)
         await bridge("granting a process", storage.grants.grant, grant)
-        return ProcessHandle(self._core.storage, registration.process_id, process)
+        return TurnProcess(self._core.storage, registration.process_id, process, asking=self._asking)
 
     def _cause(self) -> TurnCause:
         return TurnCause(session_id=self.session_id, turn_id=self.turn_id)

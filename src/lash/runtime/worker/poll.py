@@ -93,6 +93,7 @@ class Poller:
                     await self._state.pause(backoff(failures, first_s=_FIRST_PAUSE_S, longest_s=longest_s))
                     failures += 1
                     continue
+                await self._timers.try_wake(work)
                 if self._membership.is_on_duty:
                     await self._timers.try_fire(work)
                 await self._pass_on(work)
@@ -118,10 +119,11 @@ class Poller:
         while True:
             work = await self._poll()
             started = self._start(work) + await self._timers.fire(work)
+            woken = await self._timers.wake(work)
             runs += started
             if tasks:
                 await asyncio.wait(set(tasks), return_when=asyncio.FIRST_COMPLETED)
-            elif not started:
+            elif not started and not woken:
                 return runs
 
     @property

@@ -142,7 +142,9 @@ class ProcessRunner:
             self._slots.avoid(process_id, 10 * self._core.options.poll_s)
         if isinstance(claimed, ProcessRefused) and claimed.reason is RefusalReason.BUSY:
             self._backlog.note_lost_claim()
-        if not has_ended:
+        # A turn may be parked until the end of a process that its session started.
+        may_wake = isinstance(claimed, ProcessAcquired) and claimed.record.wake_session_id is not None
+        if not has_ended or may_wake:
             self._state.poll_now()
         self._start_more()
 

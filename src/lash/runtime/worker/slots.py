@@ -34,6 +34,7 @@ class Slots(Generic[Run]):
         self._clock = clock
         self._runs: dict[str, Run | None] = {}
         self._finishing: set[str] = set()
+        self._yielded: set[str] = set()
         self._avoided: dict[str, float] = {}
         self._in_vain: dict[str, tuple[int, float]] = {}
         self._left: dict[str, float] = {}
@@ -41,7 +42,7 @@ class Slots(Generic[Run]):
 
     @property
     def is_full(self) -> bool:
-        return self._working >= self._limit or len(self._runs) >= 2 * self._limit
+        return self._working >= self._limit or len(self._runs) - len(self._yielded) >= 2 * self._limit
 
     @property
     def free(self) -> int:
@@ -50,7 +51,7 @@ class Slots(Generic[Run]):
 
     @property
     def _working(self) -> int:
-        return len(self._runs) - len(self._finishing)
+        return len(self._runs) - len(self._finishing | self._yielded)
 
     def close(self) -> None:
         """Give out no more slots."""
@@ -101,6 +102,13 @@ class Slots(Generic[Run]):
         if name in self._runs:
             self._finishing.add(name)
 
+    def yield_slot(self, name: str, *, is_yielded: bool) -> None:
+        """Note that a run waits for other runs, and takes no slot meanwhile; or that it no longer does."""
+        if is_yielded and name in self._runs:
+            self._yielded.add(name)
+        else:
+            self._yielded.discard(name)
+
     def empty(self, name: str) -> None:
         """Keep the slot, with no run in it."""
         self._runs[name] = None
@@ -115,6 +123,7 @@ class Slots(Generic[Run]):
         """Free the slot. ``for_good`` means that it has ended and does not come again."""
         self._runs.pop(name, None)
         self._finishing.discard(name)
+        self._yielded.discard(name)
         if not for_good:
             self._left[name] = self._clock()
         if not in_vain:

@@ -1,4 +1,4 @@
-"""Timers: expires durable waits and fires schedules when the work list says that some are due."""
+"""Timers: expires durable waits, fires schedules and wakes parked turns when the work list says that some are due."""
 
 from __future__ import annotations
 
@@ -29,6 +29,19 @@ class Timers:
             return 0
         storage = self._state.core.storage
         return await storage.waits.expire() + len(await storage.schedules.fire_due())
+
+    async def wake(self, work: WorkList) -> int:
+        """Make parked turns ready that have a reason to continue, and return how many."""
+        return len(await self._state.core.storage.work.wake()) if work.wakes_due else 0
+
+    async def try_wake(self, work: WorkList) -> None:
+        """Make parked turns ready; an error is noted, and the next poll tries again."""
+        try:
+            await self.wake(work)
+        except StorageClosed:
+            raise
+        except LashError as error:
+            self._state.note_trouble(error)
 
     async def try_fire(self, work: WorkList) -> None:
         """Fire what is due; an error is noted, since it must not hold up unrelated work."""

@@ -101,10 +101,17 @@ class TurnRunner:
 
     async def _run_claimed(self, session_id: str, claimed: ClaimedTurn) -> AfterRun:
         run = TurnRun(self._core, claimed)
+        run.parking.on_yield = partial(self._yield_slot, session_id)
         self._slots.fill(session_id, run)
         if self._state.is_stopping:
             run.release()
         return (await run.run()).after
+
+    def _yield_slot(self, session_id: str, is_yielded: bool) -> None:  # noqa: FBT001 (a callback)
+        """Let other turns run while this one waits in memory, for instance for one of them."""
+        self._slots.yield_slot(session_id, is_yielded=is_yielded)
+        if is_yielded:
+            self._state.poll_now()
 
     async def _release_unanswered(self, session_id: str) -> None:
         """Release the lease that a claim without an answer may have taken; the session would wait for its expiry."""

@@ -19,6 +19,7 @@ from lash.plan.lease import (
     encode_process,
     outcome_of,
 )
+from lash.plan.park import DecidePark, Parking
 from lash.plan.session.session import missing_session
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlkit.rows import Flag
@@ -74,6 +75,29 @@ class SQLiteLeaseRows:
             return release_lease(transaction, fence, pause_ms)
 
         return await self._database.write_briefly(body)
+
+    async def park(self, fence: LeaseFence, parking: Parking, decide: DecidePark) -> bool:
+        def body(transaction: Transaction) -> bool:
+            session_id = fence.resource.id
+            parked = decide(lease_row(transaction, session_id), transaction.now_ms)
+            transaction.run(
+                "lease_park",
+                session_id=session_id,
+                token=fence.token,
+                fencing=fence.fencing,
+                until_ms=parking.until_ms,
+                waiting_for=parking.waiting_for if parked else None,
+            )
+            transaction.run("lease_park_input", session_id=session_id, fencing=fence.fencing, parked=parked)
+            return parked
+
+        return await self._database.write_briefly(body)
+
+
+def unpark(transaction: Transaction, session_key: int) -> None:
+    """Put the input of a parked turn that is ready back into the queue."""
+    if transaction.run("lease_unpark", session_key=session_key, now_ms=transaction.now_ms):
+        transaction.run("lease_unpark_input", session_key=session_key)
 
 
 def lease_row(reader: Reader, session_id: str) -> LeaseRow:

@@ -25,6 +25,15 @@ class SQLiteWorkRows:
             return self._database.read(lambda reader: _poll(reader, poll))
         return await self._database.write_briefly(lambda write: _poll(write, poll, beat(write, worker)))
 
+    async def wake(self, limit: int) -> list[str]:
+        def body(transaction: Transaction) -> list[str]:
+            taken = {row.number for row in transaction.all(Number, "work_take_wakes", limit=limit)}
+            now_ms = transaction.now_ms
+            woken = (transaction.one(_Woken, "work_wake_session", session_key=key, now_ms=now_ms) for key in taken)
+            return [row.session_id for row in woken if row is not None and row.session_id is not None]
+
+        return await self._database.write_briefly(body)
+
     async def schema(self) -> int:
         found = self._database.read(lambda reader: reader.one(Number, "schema_version"))
         return 0 if found is None else found.number
@@ -50,6 +59,13 @@ class _Marks(msgspec.Struct, frozen=True, array_like=True):
     next_at_ms: int | None
     timer_at_ms: int | None
     schema: int
+    any_wakes: bool
+
+
+class _Woken(msgspec.Struct, frozen=True, array_like=True):
+    """A session whose parked turn is ready; None if none of its turns is parked."""
+
+    session_id: str | None
 
 
 def _poll(reader: Reader, poll: WorkPoll, fleet: FleetRow | None = None) -> WorkAnswer:
@@ -73,6 +89,7 @@ def _poll(reader: Reader, poll: WorkPoll, fleet: FleetRow | None = None) -> Work
         next_at_ms=marks.next_at_ms,
         timer_at_ms=marks.timer_at_ms,
         schema=marks.schema,
+        any_wakes=marks.any_wakes,
         fleet=fleet,
     )
 

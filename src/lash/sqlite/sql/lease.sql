@@ -1,7 +1,8 @@
 -- name: lease_row
 -- The lease row of one session.
 SELECT
-    l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms, l.paused_until_ms
+    l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms, l.paused_until_ms,
+    l.wake_seq, l.waiting_for
 FROM lash_sessions AS s
 JOIN lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = :session_id;
@@ -13,10 +14,11 @@ FROM lash_session_leases
 WHERE session_key = :session_key;
 
 -- name: lease_acquire
--- Gives the lease to a new holder under the next fencing number; this ends a pause.
+-- Gives the lease to a new holder under the next fencing number; this ends a pause, and makes a parked turn ready.
 UPDATE lash_session_leases
 SET fencing = :fencing, owner_id = :owner_id, incarnation_id = :incarnation_id, process = :process, token = :token,
-    claimed_at_ms = :now_ms, expires_at_ms = :expires_at_ms, paused_until_ms = NULL
+    claimed_at_ms = :now_ms, expires_at_ms = :expires_at_ms,
+    paused_until_ms = CASE WHEN waiting_for IS NOT NULL THEN 0 END
 WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :session_id);
 
 -- name: lease_extend
@@ -28,10 +30,13 @@ WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :s
 
 -- name: lease_release
 -- Frees the lease if the fence still holds it, expired or not, and pauses the session unless the pause is zero; the
--- fencing number stays.
+-- fencing number stays, and a turn that was parked before the lease is ready.
 UPDATE lash_session_leases
 SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
-    paused_until_ms = CASE WHEN :pause_ms > 0 THEN :now_ms + :pause_ms END
+    paused_until_ms = CASE
+        WHEN :pause_ms > 0 THEN :now_ms + :pause_ms
+        WHEN waiting_for IS NOT NULL THEN 0
+    END
 WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :session_id)
     AND owner_id = :owner_id AND incarnation_id = :incarnation_id AND token = :token AND fencing = :fencing;
 
@@ -65,3 +70,33 @@ FROM live
 WHERE (live.claimed_at_ms, live.kind, live.key) > (:claimed_at_ms, :kind, :key)
 ORDER BY live.claimed_at_ms, live.kind, live.key
 LIMIT :limit;
+
+-- name: lease_park
+-- Frees the lease that this token holds, and parks the turn until a moment, unless waiting_for is NULL.
+UPDATE lash_session_leases
+SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0,
+    paused_until_ms = CASE WHEN :waiting_for IS NOT NULL THEN :until_ms END, waiting_for = :waiting_for
+WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :session_id)
+    AND token = :token AND fencing = :fencing;
+
+-- name: lease_park_input
+-- Frees the batches that were claimed under a lease: the input of a parked turn is off the work list, other input is
+-- queued again, and its attempt does not count.
+UPDATE lash_batches
+SET available_at_ms = CASE WHEN :parked THEN 9223372036854775807 ELSE available_at_ms END,
+    claim_count = CASE WHEN :parked THEN claim_count ELSE MAX(claim_count - 1, 0) END,
+    claim_id = NULL, claim_token = NULL, claim_lease_fencing = NULL, claim_expires_at_ms = NULL
+WHERE session_key = (SELECT session_key FROM lash_sessions WHERE session_id = :session_id)
+    AND claim_token IS NOT NULL AND claim_lease_fencing = :fencing;
+
+-- name: lease_unpark
+-- Ends the parking of a turn that is ready.
+UPDATE lash_session_leases
+SET waiting_for = NULL, paused_until_ms = NULL
+WHERE session_key = :session_key AND waiting_for IS NOT NULL AND paused_until_ms <= :now_ms;
+
+-- name: lease_unpark_input
+-- Puts the input of a parked turn back into its place in the queue; the claim that follows counts no further attempt.
+UPDATE lash_batches
+SET available_at_ms = 0, claim_count = MAX(claim_count - 1, 0)
+WHERE session_key = :session_key AND available_at_ms = 9223372036854775807;

@@ -87,6 +87,10 @@ WITH running (session_key) AS MATERIALIZED (
 queued (session_key) AS MATERIALIZED (
     SELECT DISTINCT b.session_key FROM lash_batches AS b
 ),
+parked (session_key) AS MATERIALIZED (
+    SELECT l.session_key FROM lash_session_leases AS l INDEXED BY lash_session_leases_parked
+    WHERE l.waiting_for IS NOT NULL AND l.paused_until_ms > :now_ms
+),
 waiting (session_key) AS MATERIALIZED (
     SELECT DISTINCT w.session_key FROM lash_waits AS w INDEXED BY lash_waits_session
     WHERE w.session_key IS NOT NULL AND w.resolution IS NULL
@@ -94,11 +98,18 @@ waiting (session_key) AS MATERIALIZED (
 SELECT
     (SELECT COUNT(*) FROM lash_sessions),
     (SELECT COUNT(*) FROM running),
-    (SELECT COUNT(*) FROM queued WHERE session_key NOT IN (SELECT session_key FROM running)),
     (
-        SELECT COUNT(*) FROM waiting
+        SELECT COUNT(*) FROM queued
         WHERE session_key NOT IN (SELECT session_key FROM running)
-            AND session_key NOT IN (SELECT session_key FROM queued)
+            AND session_key NOT IN (SELECT session_key FROM parked)
+    ),
+    (
+        SELECT COUNT(*) FROM (SELECT session_key FROM waiting UNION SELECT session_key FROM parked)
+        WHERE session_key NOT IN (SELECT session_key FROM running)
+            AND (
+                session_key IN (SELECT session_key FROM parked)
+                OR session_key NOT IN (SELECT session_key FROM queued)
+            )
     ),
     (SELECT COUNT(*) FROM lash_batches),
     (

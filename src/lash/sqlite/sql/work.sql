@@ -20,9 +20,32 @@ WHERE runnable AND process_key = (
 -- Takes a process that ended off the work list.
 UPDATE lash_process_leases SET runnable = 0, ready_at_ms = NULL WHERE process_key = :process_key;
 
+-- name: work_note_wake
+-- Notes a reason to continue a turn of a session.
+INSERT INTO lash_session_wakes (wake_id, session_key) VALUES (lower(hex(randomblob(16))), :session_key);
+
+-- name: work_take_wakes
+-- Removes some reasons to continue turns, and returns their sessions.
+DELETE FROM lash_session_wakes
+WHERE wake_id IN (SELECT wake_id FROM lash_session_wakes LIMIT :limit)
+RETURNING session_key;
+
+-- name: work_wake_session
+-- Counts one more reason to continue a turn of a session. Returns the session if its parked turn is ready because of it.
+UPDATE lash_session_leases
+SET wake_seq = wake_seq + 1,
+    paused_until_ms = CASE
+        WHEN waiting_for IS NOT NULL THEN MIN(paused_until_ms, :now_ms)
+        ELSE paused_until_ms
+    END
+WHERE session_key = :session_key
+RETURNING (
+    SELECT s.session_id FROM lash_sessions AS s WHERE s.session_key = :session_key AND waiting_for IS NOT NULL
+);
+
 -- name: work_sessions
 -- Sessions that have ready work, no live lease and no pause: one step through the index per session, not per batch,
--- plus the sessions whose delayed work has been due for longest.
+-- plus the sessions whose delayed work has been due for longest, and those whose parked turn has been ready for longest.
 WITH RECURSIVE walk (session_key) AS (
     SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0
     UNION ALL
@@ -50,9 +73,23 @@ idle (session_key) AS (
     WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
         AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
     LIMIT :limit
+),
+parked (session_key) AS (
+    SELECT l.session_key
+    FROM lash_session_leases AS l INDEXED BY lash_session_leases_parked
+    WHERE l.waiting_for IS NOT NULL AND l.paused_until_ms <= :now_ms
+        AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+    ORDER BY l.paused_until_ms
+    LIMIT :limit
 )
 SELECT s.session_id
-FROM (SELECT session_key FROM idle UNION SELECT session_key FROM due) AS found
+FROM (
+    SELECT session_key FROM idle
+    UNION
+    SELECT session_key FROM due
+    UNION
+    SELECT session_key FROM parked
+) AS found
 CROSS JOIN lash_sessions AS s ON s.session_key = found.session_key
 ORDER BY s.session_key
 LIMIT :limit;
@@ -186,13 +223,18 @@ LIMIT :limit;
 -- Which lists of a poll are not empty: ready or due work of sessions; ready or expired processes; sessions and
 -- processes that other incarnations of one boot hold. Then the next moment at which something becomes ready without a
 -- write, one arm per kind, and the moment at which the first schedule or deadline of a wait is due, which may have
--- passed. At last the number of the last migration, which another program may have applied. Each is a step or two through an index; the query of a list costs tens of microseconds even if the list is
--- empty.
+-- passed. At last the number of the last migration, which another program may have applied, and whether there are
+-- reasons to continue turns that were not counted yet. Each is a step or two through an index; the query of a list costs
+-- tens of microseconds even if the list is empty.
 SELECT
     (SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0) IS NOT NULL
     OR EXISTS (
         SELECT 1 FROM lash_batches INDEXED BY lash_batches_due
         WHERE available_at_ms > 0 AND available_at_ms <= :now_ms
+    )
+    OR EXISTS (
+        SELECT 1 FROM lash_session_leases INDEXED BY lash_session_leases_parked
+        WHERE waiting_for IS NOT NULL AND paused_until_ms <= :now_ms
     ),
     EXISTS (
         SELECT 1 FROM lash_process_leases INDEXED BY lash_process_leases_ready
@@ -241,4 +283,5 @@ SELECT
             WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
         ) AS timer
     ),
-    (SELECT MAX(number) FROM lash_migrations);
+    (SELECT MAX(number) FROM lash_migrations),
+    EXISTS (SELECT 1 FROM lash_session_wakes);

@@ -13,6 +13,7 @@ from lash.errors import StoreUnavailable
 from lash.model.lease import Busy, LeaseFence, LocalProcess
 from lash.model.queue import Claim, NothingClaimed
 from lash.plan.lease import LeaseRow
+from lash.plan.park import is_ready
 from lash.plan.queue.claim import CandidateRow, ClaimedRows, DecideClaim, HeadRequest, NewClaim, QueueFacts, QueueHead
 from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
 from lash.postgres.arguments import fence_proof
@@ -37,8 +38,9 @@ class _HeadAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def any_due(self) -> bool:
-        """Whether delayed work must be made ready before the head is valid."""
-        return self.next_available_at_ms is not None and self.next_available_at_ms <= self.now_ms
+        """Whether delayed work, or the input of a parked turn, must be made ready before the head is valid."""
+        is_due = self.next_available_at_ms is not None and self.next_available_at_ms <= self.now_ms
+        return is_due or is_ready(self.lease, self.now_ms)
 
     @property
     def head(self) -> QueueHead:
@@ -115,7 +117,8 @@ class PostgresClaimRows:
             decision = decide(answer.head)
             if not answer.any_due:
                 return answer, decision
-            await self._database.write_one(Number, "queue_promote", answer.session_key, repeatable=True)
+            query = "lease_unpark" if is_ready(answer.lease, answer.now_ms) else "queue_promote"
+            await self._database.write_one(Number, query, answer.session_key, repeatable=True)
         raise StoreUnavailable(f"work of session {request.session_id!r} became due {MAX_PLANS} times during a claim")
 
     async def _claim_turn(

@@ -344,12 +344,14 @@ ORDER BY s.session_id, k.source_key
 LIMIT $1::bigint;
 
 -- name: damage_claims
--- Batches that are dead letters as well, or that a lease claims which was never given.
+-- Batches that are dead letters as well, that a lease claims which was never given, or that wait for a turn that is not
+-- parked.
 SELECT s.session_id, b.batch_id
 FROM :"schema".lash_batches AS b
 JOIN :"schema".lash_sessions AS s ON s.session_key = b.session_key
 LEFT JOIN :"schema".lash_session_leases AS l ON l.session_key = b.session_key
 WHERE b.claim_lease_fencing > l.fencing
+    OR (b.available_at_ms = 9223372036854775807 AND l.waiting_for IS NULL)
     OR EXISTS (
         SELECT 1 FROM :"schema".lash_dead_letters AS d WHERE d.session_key = b.session_key AND d.batch_id = b.batch_id
     )

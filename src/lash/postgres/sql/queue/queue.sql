@@ -1,6 +1,6 @@
 -- name: queue_enqueue
 -- Adds a batch to the end of the queue, unless its source key is known or the session does not exist. The lock prevents
--- a concurrent deletion of the session; it does not wait for commits.
+-- a concurrent deletion of the session; it does not wait for commits. A command is a reason to continue a parked turn.
 WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
 clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 reserved AS (
@@ -10,18 +10,31 @@ reserved AS (
     WHERE $3::text IS NOT NULL
     ON CONFLICT (session_key, source_key) DO NOTHING
     RETURNING 1
-)
-INSERT INTO :"schema".lash_batches (
-    session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads
+),
+written AS (
+    INSERT INTO :"schema".lash_batches (
+        session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads,
+        wake_session_id
+    )
+    SELECT
+        s.session_key, $2::text, $3::text, $5::text, $6::text, $7::text, $8::text,
+        CASE WHEN $9::bigint > clock.now_ms THEN $9::bigint ELSE 0 END, clock.now_ms, $10::text, $11::text
+    FROM s, clock
+    WHERE $3::text IS NULL OR EXISTS (SELECT 1 FROM reserved)
+    RETURNING
+        session_key, seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count,
+        failure_count, payloads
+),
+noted AS (
+    INSERT INTO :"schema".lash_session_wakes (wake_id, session_key)
+    SELECT replace(gen_random_uuid()::text, '-', ''), written.session_key
+    FROM written
+    WHERE $5::text = 'command'
 )
 SELECT
-    s.session_key, $2::text, $3::text, $5::text, $6::text, $7::text, $8::text,
-    CASE WHEN $9::bigint > clock.now_ms THEN $9::bigint ELSE 0 END, clock.now_ms, $10::text
-FROM s, clock
-WHERE $3::text IS NULL OR EXISTS (SELECT 1 FROM reserved)
-RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
-    payloads;
+    payloads
+FROM written;
 
 -- name: queue_known_key
 -- The record of a source key, and its batch if it is still queued.
@@ -56,7 +69,8 @@ SELECT
     s.session_key,
     clock.now_ms,
     row(
-        l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms, l.paused_until_ms
+        l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms,
+        l.paused_until_ms, l.wake_seq, l.waiting_for
     ),
     array(
         SELECT row(c.seq, c.batch_id, c.lane, c.slot, c.merge_key)
@@ -163,7 +177,8 @@ FROM guard;
 -- name: queue_claim_turn
 -- Gives the lease to a new holder ($4 to $7) under the fencing number $3, and puts a claim on the batches at positions
 -- $2; does all of it or nothing. The previous number must be the last one, its lease free or expired, and every batch
--- must exist. Returns the time, the batches, the revision and the leaf, and whether scope $11 has effects.
+-- must exist. Returns the time, the batches, the revision and the leaf, whether scope $11 has effects, and the number
+-- of reasons to continue a turn.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 lease AS (
     SELECT l.session_key
@@ -192,9 +207,11 @@ guard AS (
 taken AS (
     UPDATE :"schema".lash_session_leases AS l
     SET fencing = $3::bigint, owner_id = $4::text, incarnation_id = $5::text, process = $6::text, token = $7::text,
-        claimed_at_ms = guard.now_ms, expires_at_ms = guard.expires_at_ms, paused_until_ms = NULL
+        claimed_at_ms = guard.now_ms, expires_at_ms = guard.expires_at_ms,
+        paused_until_ms = CASE WHEN l.waiting_for IS NOT NULL THEN 0 END
     FROM guard
     WHERE l.session_key = $1::bigint
+    RETURNING l.wake_seq
 ),
 stamped AS (
     UPDATE :"schema".lash_batches AS b
@@ -205,7 +222,8 @@ stamped AS (
 -- include: stamped
     ,
     s.revision, s.leaf_node_id,
-    EXISTS (SELECT 1 FROM :"schema".lash_effects AS e WHERE e.scope_id = $11::text)
+    EXISTS (SELECT 1 FROM :"schema".lash_effects AS e WHERE e.scope_id = $11::text),
+    (SELECT taken.wake_seq FROM taken)
 FROM guard
 JOIN :"schema".lash_sessions AS s ON s.session_key = $1::bigint;
 

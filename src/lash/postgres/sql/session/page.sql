@@ -4,7 +4,7 @@ SELECT
     s.session_key, s.session_id, s.name, s.created_at_ms, s.model, s.cwd, s.relation, s.revision, s.first_user_message,
     s.user_message_count, s.updated_at_ms, s.owner, s.labels, s.metadata, s.expires_at_ms, s.agent,
     s.keep_checkpoints, s.config,
-    s.current_frame_id, s.leaf_node_id, s.checkpoint_ref, s.node_count, now.state,
+    s.current_frame_id, s.leaf_node_id, s.checkpoint_ref, s.node_count, now.state, now.waiting_for,
     CASE
         WHEN :with_counts::boolean
         THEN (SELECT count(*) FROM :"schema".lash_batches AS b WHERE b.session_key = s.session_key)
@@ -46,7 +46,7 @@ SELECT
     END
 
 -- fragment: page_state
--- The state of each session; NULL unless it is wanted.
+-- The state of each session, and what its parked turn waits for; NULL unless it is wanted.
 CROSS JOIN LATERAL (
     SELECT CASE
         WHEN NOT :with_state::boolean THEN NULL
@@ -55,12 +55,24 @@ CROSS JOIN LATERAL (
             WHERE l.session_key = s.session_key AND l.token IS NOT NULL
                 AND l.expires_at_ms > (SELECT :"schema".lash_now_ms())
         ) THEN 'running'
+        WHEN EXISTS (
+            SELECT 1 FROM :"schema".lash_session_leases AS l
+            WHERE l.session_key = s.session_key AND l.waiting_for IS NOT NULL
+                AND l.paused_until_ms > (SELECT :"schema".lash_now_ms())
+        ) THEN 'waiting'
         WHEN EXISTS (SELECT 1 FROM :"schema".lash_batches AS b WHERE b.session_key = s.session_key) THEN 'queued'
         WHEN EXISTS (
             SELECT 1 FROM :"schema".lash_waits AS w WHERE w.session_key = s.session_key AND w.resolution IS NULL
         ) THEN 'waiting'
         ELSE 'idle'
-    END AS state
+    END AS state,
+    CASE
+        WHEN :with_state::boolean
+        THEN (
+            SELECT l.waiting_for FROM :"schema".lash_session_leases AS l
+            WHERE l.session_key = s.session_key AND l.paused_until_ms > (SELECT :"schema".lash_now_ms())
+        )
+    END AS waiting_for
 ) AS now
 
 -- fragment: page_filters
@@ -247,6 +259,9 @@ WHERE s.session_key IN (
         UNION
         SELECT w.session_key FROM :"schema".lash_waits AS w
         WHERE :state::text = 'waiting' AND w.session_key IS NOT NULL AND w.resolution IS NULL
+        UNION
+        SELECT p.session_key FROM :"schema".lash_session_leases AS p
+        WHERE :state::text = 'waiting' AND p.waiting_for IS NOT NULL
     )
 -- include: page_filters
 -- include: page_sorted

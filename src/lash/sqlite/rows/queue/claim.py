@@ -8,6 +8,7 @@ from lash.base.limits import saturating_add
 from lash.errors import CorruptData
 from lash.model.lease import Busy, LeaseFence
 from lash.model.queue import Claim, NothingClaimed
+from lash.plan.park import is_ready
 from lash.plan.queue.claim import (
     BacklogRow,
     CandidateRow,
@@ -22,7 +23,7 @@ from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, Tur
 from lash.plan.queue.queue import COMMAND_LANE, BatchRow
 from lash.sqlite.engine.database import Database, Transaction
 from lash.sqlite.engine.parameters import json_array
-from lash.sqlite.rows.lease import lease_row, take_lease
+from lash.sqlite.rows.lease import lease_row, take_lease, unpark
 from lash.sqlite.rows.session.lookup import find_head
 from lash.sqlkit.rows import Flag, Number
 
@@ -54,7 +55,8 @@ class SQLiteClaimRows:
     ) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
         def body(transaction: Transaction) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
             session = find_head(transaction, request.session_id)
-            decision = decide(_queue_head(transaction, session.session_key, request))
+            queue = _queue_head(transaction, session.session_key, request)
+            decision = decide(queue)
             if not isinstance(decision, TurnClaim):
                 return decision
             recorded = transaction.one(Flag, "effect_any", scope_id=decision.scope_id)
@@ -62,7 +64,7 @@ class SQLiteClaimRows:
             batches = _stamp(transaction, decision.seqs, claim, decision.fencing)
             is_recorded = recorded is not None and recorded.value
             head = session.revision, session.leaf_node_id
-            return decision, ClaimedTurnRows(transaction.now_ms, batches, *head, is_recorded)
+            return decision, ClaimedTurnRows(transaction.now_ms, batches, *head, is_recorded, queue.lease.wake_seq)
 
         return await self._database.write_briefly(body)
 
@@ -92,6 +94,8 @@ class SQLiteClaimRows:
 def _queue_head(transaction: Transaction, session_key: int, request: HeadRequest) -> QueueHead:
     """Make due work ready, and return the facts of a claim."""
     lease, now_ms = lease_row(transaction, request.session_id), transaction.now_ms
+    if is_ready(lease, now_ms):
+        unpark(transaction, session_key)
     transaction.run("queue_promote", session_key=session_key, now_ms=now_ms)
 
     def first(lane: str, count: int) -> list[CandidateRow]:

@@ -8,7 +8,7 @@ from lash.backend.queue_page import QUEUE_PAGES
 from lash.errors import CorruptData
 from lash.model.queue import BatchState
 from lash.plan.queue.page import PreparedQueuePage, QueuedRow
-from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey, SourceKeyRow
+from lash.plan.queue.queue import COMMAND_LANE, BatchRow, EncodedBatch, KnownKey, SourceKeyRow
 from lash.plan.sealed import BATCH
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.rows.session.lookup import find_head
@@ -96,10 +96,14 @@ def insert_batch(transaction: Transaction, session_key: int, batch: EncodedBatch
         merge_key=draft.merge_key,
         available_at_ms=draft.available_at_ms,
         payloads=transaction.seals.text(BATCH, batch.payloads, batch_id),
+        wake_session_id=draft.wake_session_id,
         now_ms=transaction.now_ms,
     )
     if row is None:
         raise CorruptData(f"query queue_insert returned no row for batch {batch_id!r}")
+    if batch.lane == COMMAND_LANE:
+        # A command is a reason to continue a parked turn.
+        transaction.run("work_note_wake", session_key=session_key)
     return row
 
 

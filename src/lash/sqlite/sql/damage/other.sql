@@ -82,6 +82,11 @@ LIMIT :limit;
 -- Tables with rows whose owner does not exist, and how many.
 SELECT o.name, CAST(COUNT(*) AS TEXT)
 FROM (
+    SELECT 'lash_session_wakes' AS name FROM lash_session_wakes AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM lash_sessions AS o WHERE o.session_key = c.session_key
+    )
+    UNION ALL
     SELECT 'lash_session_leases' AS name FROM lash_session_leases AS c
     WHERE NOT EXISTS (
         SELECT 1 FROM lash_sessions AS o WHERE o.session_key = c.session_key

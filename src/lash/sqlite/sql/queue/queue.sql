@@ -13,11 +13,12 @@ WHERE session_key = :session_key AND source_key = :source_key;
 -- name: queue_insert
 -- Adds a batch to the end of the queue.
 INSERT INTO lash_batches (
-    session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads
+    session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads,
+    wake_session_id
 )
 VALUES (
     :session_key, :batch_id, :source_key, :lane, :delivery, :slot, :merge_key,
-    CASE WHEN :available_at_ms > :now_ms THEN :available_at_ms ELSE 0 END, :now_ms, :payloads
+    CASE WHEN :available_at_ms > :now_ms THEN :available_at_ms ELSE 0 END, :now_ms, :payloads, :wake_session_id
 )
 RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,

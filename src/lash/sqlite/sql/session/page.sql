@@ -11,6 +11,10 @@ SELECT
             SELECT 1 FROM lash_session_leases AS l
             WHERE l.session_key = s.session_key AND l.token IS NOT NULL AND l.expires_at_ms > :now_ms
         ) THEN 'running'
+        WHEN EXISTS (
+            SELECT 1 FROM lash_session_leases AS l
+            WHERE l.session_key = s.session_key AND l.waiting_for IS NOT NULL AND l.paused_until_ms > :now_ms
+        ) THEN 'waiting'
         WHEN EXISTS (SELECT 1 FROM lash_batches AS b WHERE b.session_key = s.session_key) THEN 'queued'
         WHEN EXISTS (
             SELECT 1 FROM lash_waits AS w
@@ -18,6 +22,12 @@ SELECT
         ) THEN 'waiting'
         ELSE 'idle'
     END AS state,
+    CASE
+        WHEN :with_state THEN (
+            SELECT l.waiting_for FROM lash_session_leases AS l
+            WHERE l.session_key = s.session_key AND l.paused_until_ms > :now_ms
+        )
+    END,
     CASE WHEN :with_counts THEN (SELECT COUNT(*) FROM lash_batches AS b WHERE b.session_key = s.session_key) END,
     CASE WHEN :with_counts THEN (SELECT COUNT(*) FROM lash_dead_letters AS d WHERE d.session_key = s.session_key) END,
     CASE
@@ -172,6 +182,9 @@ WHERE s.session_key IN (
         UNION
         SELECT w.session_key FROM lash_waits AS w INDEXED BY lash_waits_session
         WHERE :state = 'waiting' AND w.session_key IS NOT NULL AND w.resolution IS NULL
+        UNION
+        SELECT p.session_key FROM lash_session_leases AS p INDEXED BY lash_session_leases_parked
+        WHERE :state = 'waiting' AND p.waiting_for IS NOT NULL
     )
 -- include: page_filters
 -- include: page_sorted

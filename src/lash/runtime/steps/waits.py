@@ -1,0 +1,138 @@
+"""What turns and processes wait for, and what they learn once: pauses, waits, the time, random values."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import uuid
+from collections.abc import Awaitable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol, TypeVar, overload
+
+from lash.errors import InvalidInput, WaitRejected
+from lash.model.effect import AwaitEvent, Sleep
+from lash.model.value import JSON
+from lash.model.wait import Cancelled, CustomIdentity, Rejected, Resolution, Resolved, WaitIdentity, WaitKey
+from lash.runtime.steps.journal import Journal, StepOptions
+from lash.runtime.steps.steps import Steps, constant, milliseconds, nothing
+from lash.runtime.steps.values import UNTYPED, from_json
+
+T = TypeVar("T")
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class WaitingRun(Protocol):
+    """A run that can be parked."""
+
+    @property
+    def seed(self) -> str:
+        """A text that is the same in every run of this turn or process, and in no other."""
+        ...
+
+    async def until(self, due_at_ms: int) -> None:
+        """Return if the moment has come, or is about to, else park until then."""
+        ...
+
+    async def wait_key(self, identity: WaitIdentity) -> WaitKey: ...
+
+    async def resolution(self, identity: WaitIdentity, timeout_ms: int | None) -> Resolution:
+        """Return how a wait was resolved, or park until it is."""
+        ...
+
+
+class Waits(Steps):
+    """Runs steps, and waits without memory and worker. What was waited for is recorded."""
+
+    def __init__(self, run: WaitingRun, journal: Journal) -> None:
+        super().__init__(journal, StepOptions())
+        self._waiting = run
+
+    def sleep(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> Awaitable[None]:
+        """Pause. The due time is set once; until then the turn or process takes no memory and no worker."""
+        pause = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        if pause < timedelta(0):
+            raise InvalidInput(f"a pause is not negative: {pause}")
+        return self._sleep(self._journal.name("sleep"), Sleep(duration_ms=round(pause / timedelta(milliseconds=1))))
+
+    def sleep_until(self, moment: datetime) -> Awaitable[None]:
+        """Pause until a moment, which must have a time zone."""
+        if moment.tzinfo is None:
+            raise InvalidInput(f"{moment} has no time zone")
+        return self._sleep(self._journal.name("sleep"), Sleep(until_ms=round(moment.timestamp() * 1_000)))
+
+    async def wait_key(self, name: str) -> str:
+        """Return the key that resolves the wait of this name, from any process; it is safe in URLs."""
+        self._journal.check_running()
+        return (await self._waiting.wait_key(CustomIdentity(key=name))).text
+
+    @overload
+    def wait(self, name: str, *, timeout_s: float | None = None, of_type: type[T]) -> Awaitable[T]: ...
+
+    @overload
+    def wait(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Awaitable[Any]: ...
+
+    def wait(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Awaitable[Any]:
+        """Wait until the key of this name is resolved with ``app.resolve``, and return the value.
+
+        A name stands for one resolution, so waiting for it again returns the same value. The value is of the type
+        ``of_type``; without it, plain JSON.
+        Raises WaitRejected if it is resolved with an error or cancelled, TimeoutError when the time is over first.
+        """
+        key = self._journal.name(f"wait.{name}")
+        return self._wait(key, name, milliseconds(timeout_s), UNTYPED if of_type is None else of_type)
+
+    def now(self) -> Awaitable[datetime]:
+        """Return the time, the same in every run."""
+        key = self._journal.name("now")
+        return self._now(key)
+
+    def random(self) -> float:
+        """Return a random number from 0 to 1, the same in every run."""
+        return random.Random(self._seed("random")).random()  # noqa: S311 (no secret is made of it)
+
+    def uuid(self) -> uuid.UUID:
+        """Return a random UUID, the same in every run."""
+        return uuid.UUID(bytes=self._seed("uuid")[:16], version=4)
+
+    def _seed(self, name: str) -> bytes:
+        identity = f"{self._waiting.seed}\0{self._journal.name(name)}"
+        return hashlib.sha256(identity.encode()).digest()
+
+    async def _sleep(self, key: str, command: Sleep) -> None:
+        record = await self._journal.recorded(key, command, nothing)
+        await self._waiting.until(record.due_at_ms or 0)
+
+    async def _now(self, key: str) -> datetime:
+        # A sleep of no time is due at the clock of the storage.
+        record = await self._journal.recorded(key, Sleep(duration_ms=0), nothing)
+        return _EPOCH + timedelta(milliseconds=record.due_at_ms or 0)
+
+    async def _deadline(self, key: str, timeout_ms: int) -> int:
+        record = await self._journal.recorded(f"{key}:deadline", Sleep(duration_ms=timeout_ms), nothing)
+        return record.due_at_ms or 0
+
+    async def _wait(self, key: str, name: str, timeout_ms: int | None, declared: object) -> Any:  # noqa: ANN401
+        command = AwaitEvent(key_id=f"wait:{name}")
+        known = self._journal.peek(key, command)
+        if known is None:
+            await self._journal.begin_new()
+            resolution = await self._waiting.resolution(CustomIdentity(key=name), timeout_ms)
+            known = await self._journal.recorded(key, command, constant(_resolution_json(resolution)))
+        kept = known.outcome if isinstance(known.outcome, dict) else {}
+        if kept.get("timed_out"):
+            raise self._journal.as_recorded(TimeoutError(f"wait {name!r} was not resolved in time"))
+        if "code" in kept:
+            raise self._journal.as_recorded(WaitRejected(name, str(kept["code"]), str(kept.get("message", ""))))
+        return from_json(kept.get("value"), declared, f"the value of wait {name!r}")
+
+
+def _resolution_json(resolution: Resolution) -> JSON:
+    match resolution:
+        case Resolved():
+            return {"value": resolution.value}
+        case Rejected():
+            return {"code": resolution.code, "message": resolution.message}
+        case Cancelled():
+            return {"code": "cancelled", "message": "the wait was cancelled"}
+    return {"timed_out": True}

@@ -1,0 +1,40 @@
+"""Very many turns that ask each other, on few slots."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+import lash
+
+PARENTS: Final = 1_000
+BOTH: Final = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+
+
+@BOTH
+@pytest.mark.timeout(600)
+async def test_a_thousand_parents_on_one_slot(backend_url: str, backend_name: str) -> None:
+    """1,000 turns ask two children each on one slot; all finish, and each question is answered once."""
+    assert backend_name
+    answered: list[str] = []
+    app = lash.App(backend_url, options=lash.WorkerOptions(sessions=1))
+
+    @app.agent
+    async def expert(turn: lash.Turn) -> str:
+        answered.append(turn.text)
+        return f"re {turn.text}"
+
+    @app.agent
+    async def front(turn: lash.Turn) -> str:
+        first, second = await turn.gather(turn.ask(expert, turn.text + "a"), turn.ask(expert, turn.text + "b"))
+        return f"{first} {second}"
+
+    async with app:
+        chats = [app.session(f"s{number}", agent=front) for number in range(PARENTS)]
+        replies = await asyncio.gather(*(chat.ask(chat.session_id, timeout_s=540) for chat in chats))
+        assert replies == [f"re s{number}a re s{number}b" for number in range(PARENTS)]
+        assert len(answered) == len(set(answered)) == 2 * PARENTS
+        counts = await app.storage.counts()
+        assert counts.queued == 0
