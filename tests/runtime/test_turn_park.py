@@ -105,7 +105,7 @@ async def test_the_result_of_a_process(bench: Bench) -> None:
             await (await turn.start(fail)).result()
         return str(result)
 
-    assert await app.session("s", agent=front).ask("hi", timeout_s=60) == "42"
+    assert await app.session("s", agent=front).ask("hi", of_type=int, timeout_s=60) == 42
 
 
 async def test_pauses_and_waits(bench: Bench) -> None:

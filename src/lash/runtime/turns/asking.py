@@ -14,7 +14,7 @@ from lash.base.replay_key import replay_key
 from lash.errors import InvalidInput, ProcessFailed, ProcessPruned, SessionNotFound, TurnFailed, WaitTimedOut
 from lash.model.causal import TurnCause
 from lash.model.process.process import Outcome
-from lash.model.queue import Batch, BatchDraft, Enqueued, TurnInput
+from lash.model.queue import Batch, BatchDraft, Enqueued, Payload, TurnInput
 from lash.model.session.session import ChildRelation
 from lash.model.value import JSON
 from lash.runtime.processes.context import read_outcome
@@ -70,22 +70,22 @@ class Asking:
         digits = content_hash(replay_key(self._session_id, self._turn_id, key).encode())[:_ID_DIGITS]
         return f"{root}/{agent}-{digits}"
 
-    def name(self, name: str, explicit: str | None = None) -> str:
+    def name(self, name: str) -> str:
         """Return the key under which the next wait of a name is recorded."""
-        return self._journal.name(name, explicit)
+        return self._journal.name(name)
 
     def source_key(self, key: str) -> str:
         """Return the source key of the question that is recorded under a key."""
         return replay_key(self._session_id, self._turn_id, key)
 
-    async def ask(self, key: str, child: ChildSession, text: str, *, source_key: str, timeout_s: float | None) -> str:
+    async def ask(self, key: str, child: ChildSession, draft: BatchDraft, timeout_s: float | None) -> str:
         """Return the reply of a session, or park the turn until it is there; the reply is recorded."""
-        command = operation(f"ask:{child.session_id}", text)
+        command = operation(f"ask:{child.session_id}", msgspec.to_builtins(draft.payloads))
         known = self._journal.peek(key, command)
         if known is None:
             await self._journal.begin_new()
             due_ms = await self._deadline(key, milliseconds(timeout_s))
-            outcome = await self._reply(child, text, source_key, due_ms)
+            outcome = await self._reply(child, draft, due_ms)
             known = await self._journal.recorded(key, command, constant(outcome))
         kept = known.outcome if isinstance(known.outcome, dict) else {}
         if "failed" in kept:
@@ -113,13 +113,13 @@ class Asking:
         """Return the error after noting that it is the same in every run."""
         return self._journal.as_recorded(error)
 
-    async def _reply(self, child: ChildSession, text: str, source_key: str, due_ms: int | None) -> JSON:
+    async def _reply(self, child: ChildSession, draft: BatchDraft, due_ms: int | None) -> JSON:
         if self._depth >= MAX_DEPTH:
             raise InvalidInput(
                 f"session {self._session_id!r} would ask {child.session_id!r} at depth {self._depth + 1}, and at most "
                 f"{MAX_DEPTH} are allowed; end the chain, or let a process start the work"
             )
-        draft = child.question(text, source_key, depth=self._depth + 1, asked_by=self._session_id)
+        draft = _asked_by(draft, self._session_id, depth=self._depth + 1)
         while True:
             sent = await self._parking.lease.bridge("asking a session", self._enqueue, child, draft)
             try:
@@ -166,26 +166,22 @@ class ChildSession(SessionHandle):
         super().__init__(storage, session_id, agent=agent)
         self._asking = asking
 
-    def question(self, text: str, key: str, *, depth: int, asked_by: str) -> BatchDraft:
-        """Return a message whose end of waiting wakes the session that sent it."""
-        draft = self._draft(text, key)
-        (payload,) = draft.payloads
-        assert isinstance(payload, TurnInput)
-        options = {**payload.protocol_turn_options, DEPTH_OPTION: depth}
-        payload = msgspec.structs.replace(payload, protocol_turn_options=options)
-        return msgspec.structs.replace(draft, payloads=(payload,), wake_session_id=asked_by)
+    def question(self, text: str, key: str) -> BatchDraft:
+        """Return a message to the session under a source key."""
+        return self._draft(text, key)
 
-    async def ask(self, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
-        """Send a message and return the text of the reply, as `lash.Turn.ask` does for a session of its own."""
-        if not self._asking.may_park:
-            return await super().ask(text, key=key, timeout_s=timeout_s)
-        name = self._asking.name(f"ask.{self.session_id}", key)
-        source_key = key or self._asking.source_key(name)
-        return await self._asking.ask(name, self, text, source_key=source_key, timeout_s=timeout_s)
+    def _key(self, key: str | None) -> str:
+        if key is None and self._asking.may_park:
+            # The same in every run.
+            return self._asking.source_key(self._asking.name(f"ask.{self.session_id}"))
+        return super()._key(key)
 
     async def _ask(self, draft: BatchDraft, timeout_s: float | None) -> str:
-        with self._asking.slot_yielded():
-            return await super()._ask(draft, timeout_s)
+        if not self._asking.may_park:
+            with self._asking.slot_yielded():
+                return await super()._ask(draft, timeout_s)
+        key = replay_key("ask", self.session_id, draft.source_key or "")
+        return await self._asking.ask(key, self, draft, timeout_s)
 
     async def reply(self, sent: Enqueued) -> str | None:
         """Return the reply to a message, None if it is not there yet; raise TurnFailed if there will be none."""
@@ -213,6 +209,19 @@ class TurnProcess(ProcessHandle[R]):
         except ProcessFailed as failed:
             raise self._asking.as_recorded(failed) from None
         return value
+
+
+def _asked_by(draft: BatchDraft, session_id: str, *, depth: int) -> BatchDraft:
+    """Return the message as a question of a session, which is woken when the message is answered."""
+    payloads = tuple(_at_depth(payload, depth) for payload in draft.payloads)
+    return msgspec.structs.replace(draft, payloads=payloads, wake_session_id=session_id)
+
+
+def _at_depth(payload: Payload, depth: int) -> Payload:
+    if not isinstance(payload, TurnInput):
+        return payload
+    options = {**payload.protocol_turn_options, DEPTH_OPTION: depth}
+    return msgspec.structs.replace(payload, protocol_turn_options=options)
 
 
 def _first_cause(reason: str) -> str:

@@ -70,7 +70,7 @@ class SessionHandle:
         The key makes it idempotent: a resend returns the first message. An ``early`` message may join a running turn
         where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
         """
-        draft = self._draft(text, key or new_id(), early=early, attachments=attachments, at=at)
+        draft = self._draft(text, self._key(key), early=early, attachments=attachments, at=at)
         await self._check_attachments(attachments)
         return await self._enqueue(draft)
 
@@ -112,7 +112,7 @@ class SessionHandle:
         Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
         within ``timeout_s``: the message stays where it is, and asking again with the same key waits for it again.
         """
-        draft = self._draft(text, key or new_id(), attachments=attachments)
+        draft = self._draft(text, self._key(key), attachments=attachments)
         await self._check_attachments(attachments)
         reply = await self._ask(draft, timeout_s)
         return reply if of_type is None else read_reply(reply, of_type)
@@ -124,7 +124,7 @@ class SessionHandle:
         sees the conversation up to there, with the current state. Raises NodeNotFound for an unknown message.
         """
         point = await instead_of(self._storage.session(self.session_id), message_id)
-        return await self._ask(self._draft(text, key or new_id(), branch=point), timeout_s)
+        return await self._ask(self._draft(text, self._key(key), branch=point), timeout_s)
 
     async def regenerate(
         self, message_id: str | None = None, *, key: str | None = None, timeout_s: float | None = None
@@ -135,7 +135,7 @@ class SessionHandle:
         a branch beside the earlier one.
         """
         wanted, point = await again(self._storage.session(self.session_id), message_id)
-        return await self._ask(self._batch(wanted.items, key or new_id(), branch=point), timeout_s)
+        return await self._ask(self._batch(wanted.items, self._key(key), branch=point), timeout_s)
 
     async def branches(self, message_id: str) -> tuple[Message, ...]:
         """Return the alternatives to a message, itself included, the earliest first: edits, or replies to one message.
@@ -171,6 +171,10 @@ class SessionHandle:
             return {}
         saved = {name: ref for name, ref in checkpoint.manifest.components.items() if not name.startswith(FRAME_PREFIX)}
         return dict(State(saved, checkpoint.components))
+
+    def _key(self, key: str | None) -> str:
+        """Return the source key of a message: the caller's, or a new one."""
+        return key or new_id()
 
     async def _ask(self, draft: BatchDraft, timeout_s: float | None) -> str:
         with self._storage.session_waiter.awaiting_reply(self.session_id) as watch:

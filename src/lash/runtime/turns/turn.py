@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -27,7 +27,7 @@ from lash.runtime.steps.waits import Waits
 from lash.runtime.turns.asking import Asking, TurnProcess, depth_of
 from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.handle import SessionHandle
-from lash.runtime.turns.messages import text_of
+from lash.runtime.turns.messages import read_reply, text_of
 
 if TYPE_CHECKING:
     from lash.runtime.core import Core
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Turn(Waits):
@@ -204,14 +205,37 @@ class Turn(Waits):
         await self._run.lease.bridge("creating a session", create, session_id, relation=relation)
         return self._asking.child(session_id, agent_name(agent))
 
+    @overload
     def ask(
         self, agent: AgentDefinition | str, text: str, *, session_id: str | None = None, timeout_s: float | None = None
-    ) -> Awaitable[str]:
+    ) -> Awaitable[str]: ...
+
+    @overload
+    def ask(
+        self,
+        agent: AgentDefinition | str,
+        text: str,
+        *,
+        of_type: type[T],
+        session_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Awaitable[T]: ...
+
+    def ask(
+        self,
+        agent: AgentDefinition | str,
+        text: str,
+        *,
+        of_type: type[T] | None = None,
+        session_id: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Awaitable[T] | Awaitable[str]:
         """Ask another agent in a session of its own, once, and return its reply.
 
         While it waits, the turn takes no memory and no slot; when the reply is there, the agent runs again from its
         beginning, and recorded steps return their results. The session belongs to this one. Its id is made of this
-        call, so each question starts a new conversation; with ``session_id`` a conversation is continued.
+        call, so each question starts a new conversation; with ``session_id`` a conversation is continued. With
+        ``of_type`` the reply is read as a value of that type, as in `lash.SessionHandle.ask`.
 
         Raises TurnFailed if the other turn failed or was cancelled, WaitTimedOut if there is no reply within
         ``timeout_s``, InvalidInput if sessions ask each other more than 16 deep.
@@ -221,7 +245,8 @@ class Turn(Waits):
             raise InvalidInput(f"expected an agent or its name, got {type(agent).__name__}")
         asking, key = self._asking, self._journal.name(f"ask.{name}")
         child = asking.child(session_id or asking.derived_id(key, name), name)
-        return asking.ask(key, child, text, source_key=asking.source_key(key), timeout_s=timeout_s)
+        reply = asking.ask(key, child, child.question(text, asking.source_key(key)), timeout_s)
+        return reply if of_type is None else _read(reply, of_type)
 
     async def hand_off(self, agent: AgentDefinition | str) -> object:
         """Let another agent answer this turn, and the later messages of the session that name no agent.
@@ -274,3 +299,7 @@ class Turn(Waits):
 
     def _cause(self) -> TurnCause:
         return TurnCause(session_id=self.session_id, turn_id=self.turn_id)
+
+
+async def _read(reply: Awaitable[str], of_type: type[T]) -> T:
+    return read_reply(await reply, of_type)
