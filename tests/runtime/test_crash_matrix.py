@@ -137,7 +137,8 @@ def _chosen(trace: list[str]) -> list[str]:
     step = len(trace) / int(POINTS)
     spread = [trace[int(index * step)] for index in range(int(POINTS))]
     # Around the wait of the parked turn: it is parked, and the reply that it waits for is there and not counted.
-    parked = next(each for each in trace if each.startswith("after lease_park"))
+    place = next(index for index, each in enumerate(trace) if each.startswith("before lease_park"))
+    parked = next(each for each in trace[place:] if each.startswith("after"))
     woken = next(each for each in trace if each.startswith(_COUNTING))
     return [*spread, "after step tool#1 #1", "after step search#1 #1", parked, woken]
 

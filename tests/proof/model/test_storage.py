@@ -38,7 +38,8 @@ class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
         "append_news": 8,
         "put": 3,
         "get": 1,
-        **dict.fromkeys(("claim_command", "claim_batches", "reclaim_lease", "release_lease", "requeue", "sweep"), 1),
+        **dict.fromkeys(("claim_command", "claim_batches", "reclaim_lease", "release_lease", "sweep"), 1),
+        "requeue": 2,
         **dict.fromkeys(("put_artifact", "get_artifact", "delete_artifact", "put_environment"), 1),
         **dict.fromkeys(("append_nodes", "repeat_append", "create_with"), 1),
         # The end of a process is a reason too, which only the model of processes knows.
