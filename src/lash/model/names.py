@@ -70,6 +70,7 @@ from lash.model.lease import LeaseOutcome as LeaseOutcome
 from lash.model.lease import LeaseOwner as LeaseOwner
 from lash.model.lease import LeasePage as LeasePage
 from lash.model.lease import LocalProcess as LocalProcess
+from lash.model.lease import ParkedTurn as ParkedTurn
 from lash.model.lease import Resource as Resource
 from lash.model.lease import ResourceKind as ResourceKind
 from lash.model.maintenance import Damage as Damage
