@@ -46,7 +46,7 @@ from lash.plan.queue.claim import (
 from lash.plan.queue.claim_turn import NewLease, claimed_turn, plan_turn_claim, turn_head
 from lash.plan.queue.dead_letter import check_after, check_one_choice, decode_dead_letter, plan_burial, prepare_burial
 from lash.plan.queue.page import decode_queued, prepare_queue_page
-from lash.plan.queue.queue import check_size, decode_batch, decode_enqueued, encode_batch, ready_session
+from lash.plan.queue.queue import COMMAND_LANE, check_size, decode_batch, decode_enqueued, encode_batch, ready_session
 from lash.plan.session.page import ids_of
 from lash.stores.hints import Hints
 from lash.stores.queue import ClaimRows, DeadLetterRows, QueueRows
@@ -72,7 +72,9 @@ class Queue:
             # Also for a repeat: the caller may repeat because the first hint was lost with the answer.
             ready = ready_session(enqueued.batch)
             changed = None if ready else draft.session_id
-            self._hints.notify(process=False, session_id=ready, changed=changed, timed=draft.available_at_ms > 0)
+            # A worker has to count the command as a reason to continue a parked turn.
+            is_timed = draft.available_at_ms > 0 or encoded.lane == COMMAND_LANE
+            self._hints.notify(process=False, session_id=ready, changed=changed, timed=is_timed)
         return enqueued
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
