@@ -259,7 +259,7 @@ async def test_a_killed_move_is_gone_on_with(tmp_path: Path, postgres_schema_url
     before = await dump(source)
     arrived = [0]
     # A page of rows is one statement on PostgreSQL, and a transaction of several on SQLite.
-    statement, step = (60, 7) if target == postgres_schema_url else (90, 29)
+    statement, step = (58, 7) if target == postgres_schema_url else (90, 29)
     while not await moved("move", source, target, str(statement)):
         arrived.append(sum(len(rows) for rows in (await dump(target)).values()))
         statement += step
