@@ -625,8 +625,11 @@ class Hints:
         Work that a hint names is assigned to one worker, where the backend can reach one alone. Work that it does not
         name is left to the duty worker, and so is work that becomes ready at a later time (``timed``).
         """
-    def pass_on(self, sessions: Collection[str], processes: Collection[str]) -> None:
-        """Assign ready work that this worker cannot take to others; what no worker has a slot for is left."""
+    def pass_on(self, sessions: Collection[str], processes: Collection[str], *, is_full: bool = False) -> None:
+        """Assign ready work that this worker cannot take to others; what no worker has a slot for is left.
+
+        With ``is_full`` no further session is assigned to this worker until its next beat.
+        """
     def suspect(self, workers: Collection[str]) -> None:
         """Assign nothing more to these workers until their next beat, and let them beat; the names are their tags."""
     def greet(self) -> None:
