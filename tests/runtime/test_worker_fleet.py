@@ -12,6 +12,7 @@ import pytest
 
 import lash
 from lash.runtime.worker.assignments import Assignments, idle_workers
+from lash.runtime.worker.slots import Slots
 from lash.stores.hints import NO_TAGS, Hint
 from tests.contract.test_worker import beat
 from tests.raw import raw
@@ -231,6 +232,16 @@ async def test_a_full_worker_is_assigned_no_more(backend_url: str) -> None:
             return not await is_full()
 
         await until(is_free)
+
+
+def test_a_full_worker_stays_full_after_a_poll() -> None:
+    """A poll without a free slot does not hide that nothing was assigned until a slot is free."""
+    slots: Slots[None] = Slots(1, longest_pause_s=1)
+    assert not slots.take_ran_full()
+    slots.take("s")
+    assert [slots.take_ran_full() for _ in range(2)] == [True, True]
+    slots.leave("s", in_vain=False)
+    assert [slots.take_ran_full() for _ in range(2)] == [True, False]
 
 
 def test_a_sign_ends_the_watch() -> None:

@@ -47,6 +47,8 @@ class Membership:
         self._announced: Beat | None = None
         self._announced_at = 0.0
         self._ticks = 0
+        self.seemed_full = False
+        """Whether the registry showed no free slot until the last poll, so that no session was assigned."""
 
     @property
     def pace(self) -> Pace:
@@ -112,6 +114,7 @@ class Membership:
     def next_beat(self) -> Beat | None:
         """Return the beat to send with the next poll; None while none is due."""
         beat, now = self._beat(), time.monotonic()
+        self.seemed_full = self._announced is not None and self._announced.free_sessions == 0
         if now < self._beat_at and not self._has_news(beat, now):
             return None
         self._announced, self._announced_at = beat, now

@@ -106,7 +106,7 @@ class Poller:
 
         A worker that had no free slot was assigned nothing, and takes all. So does one that polls by the clock.
         """
-        named, had_no_slot = self._named, self._turn_slots.take_ran_full()
+        named, had_no_slot = self._named, self._turn_slots.take_ran_full() or self._membership.seemed_full
         if named is None or had_no_slot or not self._membership.has_others or self._core.storage.hints.channel is None:
             return work
         return msgspec.structs.replace(

@@ -90,7 +90,8 @@ class Slots(Generic[Run]):
 
     def take_ran_full(self) -> bool:
         """Return whether there was a time without a free slot since the last call."""
-        ran_full, self._ran_full = self._ran_full or self.is_full, False
+        # If no slot is free now, there is such a time after this call too.
+        ran_full, self._ran_full = self._ran_full or self.is_full, self.is_full
         return ran_full
 
     def fill(self, name: str, run: Run) -> None:
