@@ -27,7 +27,7 @@ ADVICE = {
         *("EffectNotRecorded", "WaitUnknown", "TriggerNotFound", "OccurrenceNotFound", "ScheduleNotFound"),
         *("EffectMismatch", "TriggerConflict", "OccurrenceConflict", "ScheduleConflict", "DeadLetterNotFound"),
     },
-    Advice.RETRY: {"StoreUnavailable", "SweepIncomplete", "MaintenanceFailed", "WaitTimedOut"},
+    Advice.RETRY: {"StoreUnavailable", "SweepIncomplete", "MaintenanceFailed", "WaitTimedOut", "SessionBusy"},
     Advice.STOP: {
         *("LashError", "StoreError", "SessionDeleted", "LeaseLost", "ClaimLost", "StorageFailure", "CorruptData"),
         "EffectLeaseLost",
