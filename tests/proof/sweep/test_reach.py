@@ -76,6 +76,7 @@ UNREACHED = {
     "schema_record_migration": "migrations are not swept; tests/engine/migration kills them",
     "seal_keep_mark": "the storages of the sweep have no sealer",
     "schedule_postpone": "for a schedule that this machine cannot read",
+    "worker_full": "a hint: a lost one costs a datagram or notification, and the next beat undoes it",
     "worker_suspect": "a hint: a lost one costs a worker time, and the next beat undoes it",
 }
 """Writing statements that no case runs into, and why."""
