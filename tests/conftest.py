@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from lash.testing.postgres_server import PostgresServer, ServerNotFound
 from tests.backends import (
@@ -29,7 +30,11 @@ from tests.proof.selection import is_left_to_proof
 from tests.s3_server import S3Server
 
 # Before a test imports them, so that a failing assertion in a helper shows its values.
-pytest.register_assert_rewrite("tests.factories", "tests.contract")
+pytest.register_assert_rewrite("tests.factories", "tests.contract", "tests.proof.faults.ledger")
+
+# How long an example takes says something about the machine, not about lash.
+settings.register_profile("lash", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lash")
 
 _TALLY = pytest.StashKey[BackendTally]()
 _PROPERTY = "backend"

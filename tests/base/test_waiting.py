@@ -351,7 +351,7 @@ async def test_the_time_of_a_wait_ends(wait: Wait, fact: object, timeout_s: floa
 async def test_the_last_look_is_at_the_end_of_the_time(wait: Wait, fact: object) -> None:
     """An event that is in the log at the deadline is returned, even if its hint was lost."""
     waiter, log = made("p")
-    waiting = asyncio.create_task(wait(waiter, timeout_s=0.01))
+    waiting = asyncio.create_task(wait(waiter, timeout_s=0.25))
     await at_rest(log)
     log.append("p", hint=False)
     assert await soon(waiting) == fact
