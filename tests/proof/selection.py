@@ -27,6 +27,7 @@ SAMPLED: Final = (
 """Run by both: ``make test`` runs a short form, ``make proof`` a long one, as an environment variable says."""
 
 LONG: Final = (
+    "tests/base/test_codec.py::test_plain_json_comes_back_as_it_was",
     "tests/benchmarks/test_kit.py::test_sides_take_turns",
     "tests/benchmarks/test_kit.py::test_the_server_counts_statements_and_transactions",
     "tests/cli/test_actions.py",
@@ -46,6 +47,7 @@ LONG: Final = (
     "tests/contract/test_dispatch.py::test_unnamed_work_is_left_to_the_duty_workers",
     "tests/contract/test_dispatch.py::test_work_that_was_not_taken_goes_to_another",
     "tests/contract/test_fork_model.py",
+    "tests/contract/test_maintenance.py::TestMaintenance::test_pruning_takes_many_batches",
     "tests/contract/test_notify.py::TestNotify::test_whoever_listens_for_work_hears_of_it",
     "tests/engine/bytestore/test_s3.py::test_a_server_killed_half_way_loses_nothing",
     "tests/engine/migration/test_outdated.py",
@@ -84,6 +86,7 @@ LONG: Final = (
     "tests/runtime/test_worker_process.py",
     "tests/runtime/test_worker_trouble.py",
     "tests/transfer/test_kills.py",
+    "tests/transfer/test_round_trip.py::test_any_graph_survives",
     "tests/transfer/test_move.py::test_a_killed_move_is_gone_on_with",
 )
 """Tests that take seconds each. ``make test`` runs the ones named in docs/guarantees.md, ``make proof`` the others.

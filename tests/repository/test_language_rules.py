@@ -38,10 +38,9 @@ def test_the_finding_has_advice(tmp_path: Path) -> None:
         ("src/lash/a.py", 'user = "nobody"\nquery = "SELECT settled FROM a"\n'),
         ("docs/a.md", "Run this:\n\n```sh\ntell somebody\n```\n\nand `folder`.\n"),
         ("src/lash/sqlite/sql/a.sql", "-- name: a\n-- The id.\nSELECT settled FROM a;\n"),
-        ("src/lash/sqlite/sql/migrations/0001_a.sql", "-- For ever.\nSELECT 1;\n"),
     ],
-    ids=["names", "strings", "code", "statements", "released migrations"],
+    ids=["names", "strings", "code", "statements"],
 )
 def test_names_and_code_are_no_prose(tmp_path: Path, name: str, text: str) -> None:
-    """Identifiers, blocks of code and migrations are not checked."""
+    """Identifiers and blocks of code are not checked."""
     assert messages(prose_is_plain, tree(tmp_path, {name: text})) == []

@@ -40,7 +40,7 @@ from tests.runtime.crash_app import (
 )
 
 ROOT: Final = Path(__file__).parents[2]
-POINTS: Final = os.environ.get("LASH_CRASH_POINTS", "3")
+POINTS: Final = os.environ.get("LASH_CRASH_POINTS", "1")
 _KILLED: Final = -9
 _SILENT_BEAT_MS: Final = 300
 """The interval at which the silent workers promise their beats; they are late after two."""

@@ -38,6 +38,7 @@ MIGRATIONS = (
     "0021_queue_pages",
     "0022_usage_times",
     "0023_session_retention",
+    "0024_parked_turns",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

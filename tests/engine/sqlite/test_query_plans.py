@@ -31,6 +31,8 @@ _WHOLE_GRAPH = {
 """Queries that are meant to read all nodes of a session, or to go through all its segments."""
 _BOUNDED = {"maintenance_table_rows"}
 """Queries that read the beginning of a table, up to a limit."""
+_EMPTIED = "SCAN lash_session_wakes USING COVERING INDEX lash_session_wakes_session"
+"""The beginning of a table whose rows are deleted as they are read, up to a limit."""
 _WHOLE_STORAGE = {"rows_forget_secrets", "rows_pulse"}
 """Queries of a move between storages, which concern the whole storage."""
 _FLEET = {name for name in _QUERIES if name.startswith("worker_")}
@@ -71,7 +73,8 @@ def _plan(connection: apsw.Connection, name: str) -> list[str]:
 )
 def test_no_query_scans_a_table(connection: apsw.Connection, name: str) -> None:
     """Every query finds its rows through an index."""
-    assert [line for line in _plan(connection, name) if line.startswith("SCAN lash_")] == []
+    scanned = [line for line in _plan(connection, name) if line.startswith("SCAN lash_")]
+    assert [line for line in scanned if line != _EMPTIED] == []
 
 
 @pytest.mark.parametrize("name", sorted(set(_QUERIES) - _WHOLE_GRAPH - _DAMAGE))

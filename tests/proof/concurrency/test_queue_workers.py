@@ -14,7 +14,7 @@ from tests.warm_programs import Program, start
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
-SESSIONS: Final = [f"s{number}" for number in range(50)]
+SESSIONS: Final = [f"s{number}" for number in range(25)]
 INPUTS: Final = 100
 """How many inputs each session gets."""
 PROCESSES: Final = 4

@@ -80,6 +80,8 @@ class Poller:
                 self._state.freed.clear()
                 try:
                     work = self._without_others(await self._poll(self._membership.next_beat()))
+                    # Before turns are started: a wake locks leases, and a claim at the same time would be in vain.
+                    await self._timers.try_wake(work)
                     self._start(work)
                     failures = 0
                 except StorageClosed:
@@ -93,7 +95,6 @@ class Poller:
                     await self._state.pause(backoff(failures, first_s=_FIRST_PAUSE_S, longest_s=longest_s))
                     failures += 1
                     continue
-                await self._timers.try_wake(work)
                 if self._membership.is_on_duty:
                     await self._timers.try_fire(work)
                 await self._pass_on(work)
@@ -118,8 +119,8 @@ class Poller:
         runs, tasks = 0, self._state.tasks
         while True:
             work = await self._poll()
-            started = self._start(work) + await self._timers.fire(work)
             woken = await self._timers.wake(work)
+            started = self._start(work) + await self._timers.fire(work)
             runs += started
             if tasks:
                 await asyncio.wait(set(tasks), return_when=asyncio.FIRST_COMPLETED)
