@@ -36,7 +36,7 @@ test: $(INSTALLED) ## every rule and guarantee once, on SQLite and on a real Pos
 	$(PYTEST) -m "not proof" $(ARGS)
 
 proof: export LASH_CONTENTION_SECONDS ?= 8
-proof: export LASH_CRASH_POINTS ?= 12
+proof: export LASH_CRASH_POINTS ?= 6
 proof: export LASH_SOAK_SECONDS ?= 10
 proof: export LASH_SWEEP ?= 2
 proof: $(INSTALLED) ## the long kinds: state machines, sweep, faults, contention, soak, fuzz, mutants, planted bugs

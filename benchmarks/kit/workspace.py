@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -87,11 +88,27 @@ def workspace(base: Path, *, rounds: int, scale: float, server: PostgresServer |
         directory.chmod(0o711)
         before, tempfile.tempdir = tempfile.tempdir, name
         here = Workspace(directory, rounds=rounds, scale=scale, server=server)
-        try:
-            yield here
-        finally:
-            here.close()
-            tempfile.tempdir = before
+        # The programs that a scenario starts find each other's sockets there.
+        with _environment("TMPDIR", name):
+            try:
+                yield here
+            finally:
+                here.close()
+                tempfile.tempdir = before
+
+
+@contextlib.contextmanager
+def _environment(variable: str, value: str) -> Iterator[None]:
+    """Set a variable of the environment for a while."""
+    before = os.environ.get(variable)
+    os.environ[variable] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[variable]
+        else:
+            os.environ[variable] = before
 
 
 def file_system(directory: Path) -> str:

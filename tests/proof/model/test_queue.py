@@ -46,7 +46,6 @@ class QueueMachine(QueueRules):
         }
     )
 
-    LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset({("lash_session_wakes", "wake_id")})
     WEIGHTS: ClassVar[dict[str, int]] = {
         "create": 5,
         "enqueue": 14,

@@ -26,7 +26,7 @@ class StorageMachine(WakeRules, AttachmentRules, ArtifactRules):
     )
     LEFT_OUT: ClassVar[frozenset[tuple[str, str]]] = frozenset(
         # One has the ids of consumed batches, the other those of wakes.
-        {("lash_turns", "commit_hash"), ("lash_source_keys", "content_hash"), ("lash_session_wakes", "wake_id")}
+        {("lash_turns", "commit_hash"), ("lash_source_keys", "content_hash")}
     )
     WEIGHTS: ClassVar[dict[str, int]] = {
         "commit": 12,

@@ -139,12 +139,18 @@ FROM :"schema".lash_sessions AS s
 WHERE s.session_id = $1::text;
 
 -- name: dead_letter_page_prefix
--- The dead letters after a position of the sessions in a range of ids, in the order in which they died.
+-- The dead letters after a position of the sessions in a range of ids, in the order in which they died. Each session is
+-- looked up by its key: the planner would go through the dead letters of all sessions.
 SELECT
     d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
     d.claim_count, d.failure_count, d.payloads, d.reason, d.error, d.died_at_ms
 FROM :"schema".lash_sessions AS s
-JOIN :"schema".lash_dead_letters AS d ON d.session_key = s.session_key
-WHERE s.session_id COLLATE "C" >= $3::text AND s.session_id COLLATE "C" < $4::text AND d.place > $1::bigint
+CROSS JOIN LATERAL (
+    SELECT * FROM :"schema".lash_dead_letters AS d
+    WHERE d.session_key = s.session_key AND d.place > $1::bigint
+    ORDER BY d.place
+    LIMIT $2::bigint
+) AS d
+WHERE s.session_id COLLATE "C" >= $3::text AND s.session_id COLLATE "C" < $4::text
 ORDER BY d.place
 LIMIT $2::bigint;
