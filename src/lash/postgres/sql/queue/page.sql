@@ -55,9 +55,15 @@ WHERE true
 -- include: queue_all_sorted
 
 -- name: queue_all_claimed
--- queue_all, of the batches that a live claim holds, sorted.
+-- queue_all, of the batches that a live claim holds, sorted. The index of claims has them in this order; joined without
+-- it, the planner may go through the queue of each session.
 -- include: queue_all_columns
-JOIN :"schema".lash_batches AS b ON b.claim_token IS NOT NULL
+CROSS JOIN (
+    SELECT * FROM :"schema".lash_batches AS c
+    WHERE c.claim_token IS NOT NULL
+    ORDER BY c.session_key, c.claim_token
+    OFFSET 0
+) AS b
 JOIN :"schema".lash_sessions AS s ON s.session_key = b.session_key
 JOIN :"schema".lash_session_leases AS l ON l.session_key = b.session_key
 -- include: queue_all_state
