@@ -48,7 +48,7 @@
         │   ├── TriggerConflict
         │   ├── OccurrenceConflict
         │   └── ScheduleConflict
-        ├── LeaseLost                stop    the fence is no longer the live one
+        ├── LeaseLost                stop    another holder has the lease, or it expired
         ├── ClaimLost                stop    another claim holds the work now
         ├── EffectLeaseLost          stop    another worker runs the effect, or it has its outcome
         ├── StoreUnavailable         retry   busy, contended, timed out, connection lost

@@ -37,7 +37,7 @@ async def ask(
 ) -> None:
     """Send a message and print the reply. TEXT - reads the message from standard input.
 
-    A worker must be running: see `lash worker`. The message stays queued if there is no reply in time (exit code 5),
+    A worker must be running: see `lash worker`. The message stays queued if no reply comes in time (exit code 5),
     or after Ctrl-C.
     """
     from lash.runtime.turns.handle import SessionHandle

@@ -131,7 +131,7 @@ class FileWatch:
                 self._timer = asyncio.get_running_loop().call_soon(self._tick)
 
     def unwatch(self, listener: FileListener) -> None:
-        """Stop that; without listeners there is no timer."""
+        """Stop giving it hints; the timer ends with the last listener."""
         self._watching.discard(listener)
         if self._timer is not None and not self._watching:
             self._timer.cancel()

@@ -52,7 +52,7 @@ class WaitStore(Protocol):
     async def resolve_id(self, key_id: str, resolution: Resolution) -> ResolveAnswer:
         """Resolve a wait that was opened, by the id that ``pending`` returns; for operators.
 
-        The answer is that of ``resolve``. An id is no secret, so never pass on one that comes from outside.
+        The answer is that of ``resolve``. An id is not a secret: never pass on one that an outsider sent.
         """
         ...
 

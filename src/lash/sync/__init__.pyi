@@ -1711,7 +1711,7 @@ class WaitStore:
     def resolve_id(self, key_id: str, resolution: Resolution) -> ResolveAnswer:
         """Resolve a wait that was opened, by the id that ``pending`` returns; for operators.
 
-        The answer is that of ``resolve``. An id is no secret, so never pass on one that comes from outside.
+        The answer is that of ``resolve``. An id is not a secret: never pass on one that an outsider sent.
         """
     def cancel(self, key: WaitKey | str) -> ResolveAnswer:
         """Resolve a wait as cancelled, unless it was resolved before."""

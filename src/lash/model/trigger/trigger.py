@@ -155,7 +155,7 @@ class DeliveryState(enum.StrEnum):
     STARTED = "started"
     """Its process is registered."""
     REJECTED = "rejected"
-    """There is no process; ``reason`` has the cause."""
+    """No process was started; ``reason`` has the cause."""
 
 
 class TriggerDelivery(Value, frozen=True, kw_only=True):

@@ -237,7 +237,7 @@ class Turn(Waits):
         call, so each question starts a new conversation; with ``session_id`` a conversation is continued. With
         ``of_type`` the reply is read as a value of that type, as in `lash.SessionHandle.ask`.
 
-        Raises TurnFailed if the other turn failed or was cancelled, WaitTimedOut if there is no reply within
+        Raises TurnFailed if the other turn failed or was cancelled, WaitTimedOut if no reply comes within
         ``timeout_s``, InvalidInput if sessions ask each other more than 16 deep.
         """
         name = agent_name(agent)

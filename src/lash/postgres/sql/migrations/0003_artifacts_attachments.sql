@@ -15,7 +15,7 @@ CREATE TABLE :"schema".lash_artifacts (
 ALTER TABLE :"schema".lash_artifacts ALTER COLUMN content SET STORAGE EXTERNAL;
 CREATE UNIQUE INDEX lash_artifacts_ref ON :"schema".lash_artifacts (namespace, ref);
 
--- The manifest: which session has, or is about to have, which attachment. A row is written before the bytes and
+-- The manifest: the attachments of each session, announced ones included. A row is written before the bytes and
 -- stamped by the commit that uses them; a stamp never changes.
 -- Owner: the session; removed by deleting or forgetting, or, while there is no stamp, by a sweep.
 CREATE TABLE :"schema".lash_attachments (

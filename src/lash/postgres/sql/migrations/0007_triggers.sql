@@ -20,12 +20,12 @@ CREATE TABLE :"schema".lash_trigger_subscriptions (
     updated_at_ms    bigint NOT NULL
 );
 CREATE UNIQUE INDEX lash_trigger_subscriptions_name ON :"schema".lash_trigger_subscriptions (owner_session_id, key);
--- Finds whom an occurrence concerns, in the order of deliveries.
+-- Finds the subscriptions that an occurrence matches, in the order of deliveries.
 CREATE INDEX lash_trigger_subscriptions_match
 ON :"schema".lash_trigger_subscriptions (source_type, source_key, subscription_key)
 WHERE enabled;
--- Lists by what people filter by; each ends with the key, which is the order of lists. A collation of its own distinguishes the
--- one by owner apart from the unique index, which begins alike and which the planner would take for as good.
+-- Lists by what people filter by; each ends with the key, which is the order of lists. The index by owner has its own
+-- collation: the unique index begins with the same columns, and the planner would rate it as equal.
 CREATE INDEX lash_trigger_subscriptions_owner
 ON :"schema".lash_trigger_subscriptions (owner_session_id COLLATE "C", subscription_key);
 CREATE INDEX lash_trigger_subscriptions_key ON :"schema".lash_trigger_subscriptions (key, subscription_key);

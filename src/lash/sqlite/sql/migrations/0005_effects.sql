@@ -1,6 +1,6 @@
 -- Recorded effects, and the groups that keep the order in which they ended.
 
--- One row for each effect that was begun or recorded. session_key or process_key is to whom its scope belongs; both are
+-- One row for each effect that was begun or recorded. session_key or process_key names the owner of its scope; both are
 -- null for an operation of the host. Who ran it stays stored after it ended, so that a repeat is recognised.
 -- Owner: the scope; removed by the commit of its turn, with its session or process, or by retiring the scope.
 CREATE TABLE lash_effects (

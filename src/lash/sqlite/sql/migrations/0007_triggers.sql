@@ -20,7 +20,7 @@ CREATE TABLE lash_trigger_subscriptions (
     updated_at_ms    INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX lash_trigger_subscriptions_name ON lash_trigger_subscriptions (owner_session_id, key);
--- Finds whom an occurrence concerns, in the order of deliveries.
+-- Finds the subscriptions that an occurrence matches, in the order of deliveries.
 CREATE INDEX lash_trigger_subscriptions_match ON lash_trigger_subscriptions (source_type, source_key, subscription_key)
 WHERE enabled = 1;
 -- Lists by what people filter by; each ends with the key, which is the order of lists.
