@@ -14,10 +14,8 @@ from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import quote_identifier
 from tests.engine.postgres.kit import Text, opened, raw_connection
 
-_RUNNING = (
-    "SELECT count(*) FROM pg_stat_activity "
-    "WHERE application_name = 'reader' AND state = 'active' AND query LIKE 'WITH written%'"
-)
+# The pause before the answer: while it lasts, the statement is being executed and not merely prepared.
+_RUNNING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'reader' AND wait_event = 'PgSleep'"
 
 
 async def read(url: str) -> None:
@@ -27,7 +25,8 @@ async def read(url: str) -> None:
         database.add_queries(
             {
                 "long": f"WITH written AS (UPDATE {schema}.items SET n = n + 1 RETURNING 1) "
-                "SELECT 1::bigint, repeat('x', 1000000) FROM written, generate_series(1, 200)"
+                "SELECT 1::bigint, repeat('x', 1000000) "
+                "FROM written, (SELECT pg_sleep(2)) AS pause, generate_series(1, 200)"
             }
         )
         reading = asyncio.create_task(database.write_all(Text, "long", repeatable=False))
