@@ -24,6 +24,10 @@ Work = Callable[..., Coroutine[Any, Any, None]] | Callable[..., None]
 """The function of a command: it takes the shell first, then its options."""
 F = TypeVar("F", bound=Callable[..., Any])
 
+FORMATS: Final = ("table", "json", "name")
+"""The formats of the output; the first is the default, and the last is for commands that list things with ids."""
+_SHORT: Final = {"json": "json", "quiet": "name"}
+"""Options that are short for a format, by their names."""
 LIMIT: Final = 50
 """How many items a list shows by default."""
 
@@ -38,8 +42,20 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, object], None]:
     return keep
 
 
-def common_options(*, storage: bool = True) -> list[click.Parameter]:
-    """Return the options of every command; those about the storage only if the command uses one."""
+def _choose(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    """Store the output format of ``-o``, or of an option that is short for one."""
+    if value in (None, False):
+        return
+    chosen = value if isinstance(value, str) else _SHORT[str(parameter.name)]
+    given = f"-o {chosen}" if isinstance(value, str) else parameter.opts[-1]
+    context.ensure_object(Shell).choose(chosen, given)
+
+
+def common_options(*, storage: bool = True, names: bool = True) -> list[click.Parameter]:
+    """Return the options of every command; those about the storage only if the command uses one.
+
+    Only commands with ``names`` can write ids.
+    """
     debug = click.Option(
         ["--debug"], is_flag=True, expose_value=False, callback=_set("debug"), help="Show the traceback of an error."
     )
@@ -55,10 +71,25 @@ def common_options(*, storage: bool = True) -> list[click.Parameter]:
             help=f"The storage: sqlite:///agents.db or postgresql://user@host/database.  [default: ${VARIABLE}]",
         ),
         click.Option(
-            ["--json"], is_flag=True, expose_value=False, callback=_set("json"), help="Write JSON, one value a line."
+            ["-o", "--output"],
+            type=click.Choice(FORMATS if names else FORMATS[:-1]),
+            expose_value=False,
+            callback=_choose,
+            help="A table, JSON lines, or one id a line." if names else "Text for people, or JSON lines.",
         ),
+        click.Option(["--json"], is_flag=True, expose_value=False, callback=_choose, help="Short for -o json."),
         debug,
     ]
+
+
+def _quiet() -> click.Option:
+    return click.Option(
+        ["-q", "--quiet"],
+        is_flag=True,
+        expose_value=False,
+        callback=_choose,
+        help="Short for -o name: write one id a line.",
+    )
 
 
 class Explained(click.Command):
@@ -112,15 +143,21 @@ class Group(Explained, click.Group):
 
 
 def command(
-    name: str, *examples: str, group: click.Group | None = None, storage: bool = True
+    name: str, *examples: str, group: click.Group | None = None, storage: bool = True, names: bool = False
 ) -> Callable[[Work], Command]:
-    """Turn a function into a command; it takes the shell first, then its options, and its docstring is the help."""
+    """Turn a function into a command; it takes the shell first, then its options, and its docstring is the help.
+
+    A command with ``names`` also writes the ids of what it shows, with ``-o name`` or ``-q``.
+    """
 
     def make(function: Work) -> Command:
         @functools.wraps(function)
         def call(**values: object) -> None:
-            shell = click.get_current_context().find_object(Shell)
+            context = click.get_current_context()
+            shell = context.find_object(Shell)
             assert shell is not None
+            if shell.names and not names:
+                raise click.UsageError(f"{context.command_path} writes no ids; use -o table or -o json", context)
             running = function(shell, **values)
             if inspect.iscoroutine(running):
                 # Imported here so that help and completion stay fast.
@@ -129,7 +166,9 @@ def command(
                 asyncio.run(running)
 
         made = click.command(name, cls=Command)(call)
-        made.params.extend(common_options(storage=storage))
+        made.params.extend(common_options(storage=storage, names=names))
+        if names:
+            made.params.insert(-1, _quiet())
         made.examples = examples
         if group is not None:
             group.add_command(made)

@@ -33,7 +33,13 @@ def effects() -> None:
     """List recorded steps, which a replay does not run again."""
 
 
-@command("ls", "lash effects ls research-7", "lash effects ls --session support-42 --turn turn:$BATCH", group=effects)
+@command(
+    "ls",
+    "lash effects ls research-7",
+    "lash effects ls --session support-42 --turn turn:$BATCH",
+    group=effects,
+    names=True,
+)
 @click.argument("process_id", metavar="[PROCESS]", required=False)
 @click.option("--session", "session_id", metavar="SESSION", help="The session of the turn.")
 @click.option("--turn", "turn_id", metavar="TURN", help="The turn: `turn:` and the id of its first batch.")
@@ -54,7 +60,7 @@ async def list_effects(
     async with shell.storage() as storage:
         await _check_owner(storage, process_id, session_id)
         found = await pages.first(_pages(storage, scope), shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no recorded effects", value=_fields)
+    shell.table(_COLUMNS, found, _row, nothing="no recorded effects", value=_fields, name=_key)
 
 
 def scope_of(process_id: str | None, session_id: str | None, turn_id: str | None) -> ExecutionScope:
@@ -82,6 +88,10 @@ def _pages(storage: Storage, scope: ExecutionScope) -> pages.Fetch[EffectRecord]
         return page, page[-1].envelope.replay_key if len(page) == limit else None
 
     return fetch
+
+
+def _key(record: EffectRecord) -> str:
+    return record.envelope.replay_key
 
 
 def _row(record: EffectRecord) -> tuple[str, ...]:

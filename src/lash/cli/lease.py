@@ -34,7 +34,7 @@ def leases() -> None:
     """List live leases."""
 
 
-@command("ls", "lash leases ls", "lash leases ls --kind process --json", group=leases)
+@command("ls", "lash leases ls", "lash leases ls --kind process --json", group=leases, names=True)
 @click.option("--kind", type=click.Choice(_KINDS), help="Only leases of sessions, or of processes.")
 @limited
 async def list_leases(shell: Shell, kind: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001 (click's)
@@ -44,7 +44,7 @@ async def list_leases(shell: Shell, kind: str | None, limit: int, everything: bo
     """
     async with shell.storage() as storage:
         found = await pages.first(_lease_pages(storage, kind), shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no live leases", value=_fields)
+    shell.table(_COLUMNS, found, _row, nothing="no live leases", value=_fields, name=lambda each: each.resource.id)
 
 
 def _lease_pages(storage: Storage, kind: str | None) -> pages.Fetch[Lease]:

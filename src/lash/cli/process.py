@@ -32,7 +32,15 @@ _COLUMNS: Final = (
 _STATUSES: Final = ("running", "completed", "failed", "cancelled", "abandoned")
 
 
-@command("ps", "lash ps", "lash ps -a --label research", "lash ps --waiting", "lash ps --status failed --json")
+@command(
+    "ps",
+    "lash ps",
+    "lash ps -a --label research",
+    "lash ps --waiting",
+    "lash ps --status failed -o json",
+    "lash ps --label research -q | xargs -r -n 1 lash logs --tail 1",
+    names=True,
+)
 @click.option("-a", "--all", "ended", is_flag=True, help="Show ended processes too.")
 @click.option("--status", type=click.Choice(_STATUSES), help="Show only processes of this status.")
 @click.option("--waiting", is_flag=True, help="Show only processes that sleep, wait, or pause before a retry.")
@@ -64,7 +72,7 @@ async def ps(
     )
     async with shell.storage() as storage:
         found = await pages.first(process_pages(storage, wanted), shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no processes", value=process_fields)
+    shell.table(_COLUMNS, found, _row, nothing="no processes", value=process_fields, name=lambda each: each.process_id)
 
 
 def process_pages(storage: Storage, wanted: ProcessFilter) -> pages.Fetch[ProcessRecord]:

@@ -49,7 +49,9 @@ def queue() -> None:
     """List queued work and dead letters."""
 
 
-@command("ls", "lash queue ls support-42", "lash queue ls", "lash queue ls --state delayed --json", group=queue)
+@command(
+    "ls", "lash queue ls support-42", "lash queue ls", "lash queue ls --state delayed --json", group=queue, names=True
+)
 @click.argument("session_id", metavar="[SESSION]", required=False)
 @click.option("--prefix", help="Only sessions whose id begins with this.")
 @click.option("--state", type=click.Choice(_STATES), help="Only batches in this state.")
@@ -68,7 +70,7 @@ async def list_queue(
     async with shell.storage() as storage:
         fetch = _all_pages(storage, prefix, state) if session_id is None else _session_pages(storage, session_id, state)
         found = await pages.first(fetch, shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no queued work", value=_fields)
+    shell.table(_COLUMNS, found, _row, nothing="no queued work", value=_fields, name=lambda each: each.batch.batch_id)
 
 
 def _all_pages(storage: Storage, prefix: str | None, state: str | None) -> pages.Fetch[QueuedBatch]:
@@ -148,7 +150,14 @@ def _text(payload: Payload) -> str:
     return " ".join(item.text if isinstance(item, TextItem) else f"[{item.attachment.id}]" for item in payload.items)
 
 
-@command("dead", "lash queue dead", "lash queue dead support-42 --json", group=queue)
+@command(
+    "dead",
+    "lash queue dead",
+    "lash queue dead support-42 --json",
+    "lash queue dead support-42 -q | xargs -r lash queue requeue support-42",
+    group=queue,
+    names=True,
+)
 @click.argument("session_id", metavar="[SESSION]", required=False)
 @click.option("--prefix", help="Only sessions whose id begins with this.")
 @limited
@@ -164,7 +173,7 @@ async def dead(
         raise click.UsageError("expected SESSION or --prefix, got both")
     async with shell.storage() as storage:
         found = await pages.first(dead_pages(storage, session_id, prefix), shell, limit, everything=everything)
-    shell.table(_DEAD_COLUMNS, found, _dead_row, nothing="no dead letters")
+    shell.table(_DEAD_COLUMNS, found, _dead_row, nothing="no dead letters", name=lambda each: each.batch.batch_id)
 
 
 def _dead_row(letter: DeadLetter) -> tuple[str, ...]:

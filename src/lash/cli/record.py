@@ -40,6 +40,7 @@ def records() -> None:
     "lash records ls profiles --where team=red",
     "lash records ls drafts --session support-42 --prefix 2026- --reverse --json",
     group=records,
+    names=True,
 )
 @click.argument("collection", metavar="[COLLECTION]", required=False)
 @click.option("--session", "session_id", metavar="SESSION", help="Records of this session, not of the storage.")
@@ -62,11 +63,12 @@ async def list_records(
     async with shell.storage() as storage:
         if collection is None:
             names = await storage.records.collections(session_id=session_id)
-            shell.table((Column("COLLECTION", stretch=True),), names, lambda name: (name,), nothing="no records")
+            columns = (Column("COLLECTION", stretch=True),)
+            shell.table(columns, names, lambda name: (name,), nothing="no records", name=str)
             return
         fetch = _pages(storage, collection, session_id, prefix, fields, reverse=reverse)
         found = await pages.first(fetch, shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no records", value=_json)
+    shell.table(_COLUMNS, found, _row, nothing="no records", value=_json, name=lambda each: each.key)
 
 
 @command("get", "lash records get profiles ann", "lash records get drafts 1 --session support-42 --json", group=records)

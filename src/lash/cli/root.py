@@ -64,5 +64,6 @@ class _Root(Group):
 def root() -> None:
     """Inspect and maintain the durable state of AI agents: sessions, processes, queues and the storage itself.
 
-    The storage is named by --url or LASH_URL. Every list is a table or, with --json, JSON lines.
+    The storage is named by --url or LASH_URL. Every list is a table or, with -o json, JSON lines;
+    -q writes only the ids, so that `lash ps -q | xargs -n 1 lash cancel` works.
     """

@@ -49,7 +49,7 @@ def schedules() -> None:
     """List, enable, disable, run and remove schedules."""
 
 
-@command("ls", "lash schedules ls", "lash schedules ls --json", group=schedules)
+@command("ls", "lash schedules ls", "lash schedules ls --json", group=schedules, names=True)
 @click.option("--session", "session_id", metavar="SESSION", help="Only schedules of this session.")
 @limited
 async def list_schedules(shell: Shell, session_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001
@@ -69,7 +69,7 @@ async def list_schedules(shell: Shell, session_id: str | None, limit: int, every
         found = await pages.first(fetch, shell, limit, everything=everything)
         sources = await _sources(storage) if found else {}
     listed = [_Listed(schedule, _state(schedule, sources)) for schedule in found]
-    shell.table(_COLUMNS, listed, _row, nothing="no schedules", value=_fields)
+    shell.table(_COLUMNS, listed, _row, nothing="no schedules", value=_fields, name=lambda each: each.schedule.key)
     if damaged:
         raise CommandFailed(exits.ERROR, f"{plural(len(damaged), 'schedule')} cannot be read: {', '.join(damaged)}")
 
@@ -149,7 +149,7 @@ async def disable(shell: Shell, key: str, session_id: str | None) -> None:
     shell.done(f"{key} is disabled", changed)
 
 
-@command("run", "lash schedules run digest", group=schedules)
+@command("run", "lash schedules run digest", group=schedules, names=True)
 @click.argument("key", metavar="KEY")
 @_SESSION_OPTION
 async def run_now(shell: Shell, key: str, session_id: str | None) -> None:

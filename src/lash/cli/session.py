@@ -62,7 +62,9 @@ def sessions() -> None:
     "lash sessions ls",
     "lash sessions ls --owner ada --label env=prod --order active",
     "lash sessions ls --state queued --no-limit --json",
+    "lash sessions ls --prefix old- -q | xargs -r lash sessions rm --yes",
     group=sessions,
+    names=True,
 )
 @click.option("--prefix", metavar="TEXT", help="Only ids that begin with this text.")
 @click.option("--owner", help="Only sessions of this owner.")
@@ -91,7 +93,7 @@ async def list_sessions(
     async with shell.storage() as storage:
         fetch = session_pages(storage, fits, order=SessionOrder(order), oldest_first=oldest_first)
         found = await pages.first(fetch, shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no sessions")
+    shell.table(_COLUMNS, found, _row, nothing="no sessions", name=lambda each: each.meta.session_id)
 
 
 def session_pages(
@@ -150,7 +152,13 @@ def _state(state: str, waiting_for: str | None) -> str:
     return state if waiting_for is None else f"{state} for {waiting_for}"
 
 
-@command("show", "lash sessions show support-42", "lash sessions show support-42 --last 3 --json", group=sessions)
+@command(
+    "show",
+    "lash sessions show support-42",
+    "lash sessions show support-42 --last 3 -o json",
+    group=sessions,
+    names=True,
+)
 @click.argument("session_id", metavar="SESSION")
 @click.option(
     "--last", type=click.IntRange(min=1), metavar="N", default=_LAST, show_default=True, help="Show the last N nodes."
@@ -163,6 +171,9 @@ async def show(shell: Shell, session_id: str, last: int, everything: bool) -> No
     async with shell.storage() as storage:
         session = storage.session(session_id)
         meta = await session.meta()
+        if shell.names:
+            shell.line(meta.session_id)
+            return
         read = await session.load(ActivePath(last=None if everything else last))
         holder = await storage.leases.holder(session_id)
         parked = await storage.leases.parked(session_id)
@@ -287,7 +298,7 @@ def content(node: Node) -> str:
     return ""
 
 
-@command("tree", "lash sessions tree support-42", group=sessions)
+@command("tree", "lash sessions tree support-42", "lash sessions tree support-42 -q", group=sessions, names=True)
 @click.argument("session_id", metavar="SESSION")
 async def tree(shell: Shell, session_id: str) -> None:
     """Draw the conversation graph with its branches; the active path is marked and goes straight down."""
@@ -299,8 +310,11 @@ async def tree(shell: Shell, session_id: str) -> None:
         meta = await session.meta()
         read = await session.load(FullGraph())
     if read is None or not read.graph.nodes:
-        if not shell.json:
+        if not shell.json and not shell.names:
             shell.note(f"session {session_id!r} has no nodes yet")
+        return
+    if shell.names:
+        shell.lines(line.node.node_id for line in tree_lines(read.graph))
         return
     signs = LINES if shell.draws_lines else ASCII
     if shell.json:
@@ -334,6 +348,7 @@ def _described(node: Node, room: int | None) -> str:
     "lash sessions fork support-42 what-if",
     "lash sessions fork support-42 shorter --node ask --name 'A shorter answer'",
     group=sessions,
+    names=True,
 )
 @click.argument("source", metavar="SOURCE")
 @click.argument("new", metavar="NEW")
@@ -344,7 +359,7 @@ async def fork(shell: Shell, source: str, new: str, node_id: str | None, name: s
     async with shell.storage() as storage:
         made = await storage.sessions.fork(source, new, node_id=node_id, name=name)
     said = f"forked {source} as {new}" if made.created else f"{new} is already a fork of {source}"
-    shell.done(said, made)
+    shell.done(said, made, new)
 
 
 @command("rm", "lash sessions rm support-42 --dry-run", "lash sessions rm support-42 --yes", group=sessions)
@@ -412,6 +427,7 @@ async def export(shell: Shell, session_id: str, target: str, with_queue: bool) -
     "import",
     "lash sessions export support-42 support-42.jsonl && lash sessions import support-42.jsonl --as support-43",
     group=sessions,
+    names=True,
 )
 @click.argument("source", metavar="FILE", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
@@ -427,4 +443,4 @@ async def import_(shell: Shell, source: str, session_id: str | None) -> None:
     imported = await import_from(shell, source, session_id)
     verb = "imported" if imported.created else "there already:"
     said = f"{verb} {imported.session_id}, {plural(imported.counts.nodes, 'node')}"
-    shell.done(said, imported)
+    shell.done(said, imported, imported.session_id)

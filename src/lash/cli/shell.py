@@ -36,8 +36,27 @@ class Shell:
 
     def __init__(self) -> None:
         self.given_url: str | None = None
-        self.json = False
         self.debug = False
+        self._format: str | None = None
+        self._format_option = ""
+
+    # The format of the output.
+
+    @property
+    def json(self) -> bool:
+        """Whether the output is JSON."""
+        return self._format == "json"
+
+    @property
+    def names(self) -> bool:
+        """Whether the output is one id a line."""
+        return self._format == "name"
+
+    def choose(self, chosen: str, option: str) -> None:
+        """Set the format of the output; a usage error if another option has set another one."""
+        if self._format not in (None, chosen):
+            raise click.UsageError(f"expected one output format, got {self._format_option} and {option}")
+        self._format, self._format_option = chosen, option
 
     # The storage.
 
@@ -142,10 +161,12 @@ class Shell:
         """Write a note for people to standard error."""
         write(sys.stderr, self.scrubbed(text))
 
-    def done(self, text: str, value: object) -> None:
-        """Report the result: a line for people, or a value for programs."""
+    def done(self, text: str, value: object, name: str = "") -> None:
+        """Report the result: a line for people, or a value or an id for programs."""
         if self.json:
             self.value(value)
+        elif self.names:
+            self.line(name)
         else:
             self.line(text)
 
@@ -157,10 +178,14 @@ class Shell:
         *,
         nothing: str,
         value: Callable[[T], object] | None = None,
+        name: Callable[[T], str] | None = None,
     ) -> None:
-        """Show items as a table, or as a line of JSON each; ``nothing`` is the note for an empty list."""
+        """Show items as a table, or as a line of JSON or an id each; ``nothing`` is the note for an empty list."""
         if self.json:
             self.values(item if value is None else value(item) for item in items)
+        elif self.names:
+            assert name is not None, "a command with names gives them"
+            self.lines(name(item) for item in items)
         elif items:
             self.lines(draw(columns, [row(item) for item in items], width=self.width))
         else:

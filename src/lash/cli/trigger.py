@@ -40,7 +40,7 @@ def triggers() -> None:
     """List, enable and disable triggers, and emit occurrences."""
 
 
-@command("ls", "lash triggers ls", "lash triggers ls --source order.paid --json", group=triggers)
+@command("ls", "lash triggers ls", "lash triggers ls --source order.paid --json", group=triggers, names=True)
 @_SESSION_OPTION
 @click.option("--source", "source_type", metavar="TYPE", help="Only triggers of this source type.")
 @limited
@@ -64,7 +64,7 @@ async def list_triggers(
             return page.subscriptions, page.next_cursor
 
         found = await pages.first(fetch, shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no triggers")
+    shell.table(_COLUMNS, found, _row, nothing="no triggers", name=lambda each: each.key)
     if damaged:
         raise CommandFailed(exits.ERROR, f"{plural(len(damaged), 'trigger')} cannot be read: {', '.join(damaged)}")
 
@@ -87,7 +87,9 @@ def _row(subscription: TriggerSubscription) -> tuple[str, ...]:
     "emit",
     """lash triggers emit order.paid '{"order": 7}' --key order-7""",
     "lash triggers emit order.paid --key order-8 --json",
+    "lash triggers emit order.paid -q | xargs -r -n 1 lash logs",
     group=triggers,
+    names=True,
 )
 @click.argument("source_type", metavar="SOURCE_TYPE")
 @click.argument("payload", metavar="[JSON]", default="null")
@@ -96,7 +98,8 @@ def _row(subscription: TriggerSubscription) -> tuple[str, ...]:
 async def emit(shell: Shell, source_type: str, payload: str, key: str | None, source_key: str | None) -> None:
     """Emit an occurrence, and show what it started; JSON - reads the payload from standard input.
 
-    Exits with code 1 if a delivery was rejected; the occurrence is recorded in any case.
+    -q writes the ids of the processes that it started. Exits with code 1 if a delivery was rejected; the occurrence is
+    recorded in any case.
     """
     from lash.base.ids import new_id
     from lash.model.trigger.trigger import OccurrenceRequest
@@ -120,6 +123,8 @@ def show_report(shell: Shell, report: EmitReport) -> None:
 
     if shell.json:
         shell.value(report)
+    elif shell.names:
+        shell.lines(each.process_id for each in report.deliveries if each.state is DeliveryState.STARTED)
     else:
         shell.line(f"occurrence {report.occurrence_id}")
         shell.table(_DELIVERY_COLUMNS, report.deliveries, _delivery_row, nothing="no trigger for this source")

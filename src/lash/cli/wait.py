@@ -39,7 +39,7 @@ def waits() -> None:
     """List open waits, and resolve or reject them."""
 
 
-@command("ls", "lash waits ls", "lash waits ls --process research-7 --json", group=waits)
+@command("ls", "lash waits ls", "lash waits ls --process research-7 --json", group=waits, names=True)
 @click.option("--process", "process_id", metavar="PROCESS", help="Only waits of this process.")
 @limited
 async def list_waits(shell: Shell, process_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001
@@ -49,7 +49,7 @@ async def list_waits(shell: Shell, process_id: str | None, limit: int, everythin
     scope = None if process_id is None else ProcessScope(process_id=process_id)
     async with shell.storage() as storage:
         found = await pages.first(_pages(storage, scope), shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no open waits")
+    shell.table(_COLUMNS, found, _row, nothing="no open waits", name=lambda each: each.key_id)
 
 
 def _pages(storage: Storage, scope: ExecutionScope | None) -> pages.Fetch[WaitRecord]:

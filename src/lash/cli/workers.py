@@ -45,7 +45,7 @@ def workers() -> None:
     """List the workers that run, and drain one."""
 
 
-@command("ls", "lash workers ls", "lash workers ls --json", group=workers)
+@command("ls", "lash workers ls", "lash workers ls --json", group=workers, names=True)
 async def list_workers(shell: Shell) -> None:
     """List workers in the order of their start: slots in use, what they run, version, and their last beat.
 
@@ -55,7 +55,7 @@ async def list_workers(shell: Shell) -> None:
         listed = await storage.workers.list()
         held = await storage.workers.holding([each.worker_id for each in listed], limit=_HELD)
     found = [_Listed(each, held[each.worker_id]) for each in listed]
-    shell.table(_COLUMNS, found, _row, nothing="no workers", value=_value)
+    shell.table(_COLUMNS, found, _row, nothing="no workers", value=_value, name=lambda each: each.worker.worker_id)
 
 
 @command("drain", "lash workers drain worker-1", group=workers)
