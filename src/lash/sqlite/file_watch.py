@@ -1,4 +1,4 @@
-"""Noticing changes of a file by its ``data_version``, on behalf of all tasks that wait."""
+"""Noticing what other processes write to a file without a datagram, on behalf of all tasks that wait."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 from lash.backend.hints import LocalHints, LocalListener
 from lash.errors import LashError
 from lash.sqlite.engine.database import Database
+from lash.sqlite.write_marks import WriteMarks
 from lash.sqlkit.rows import Number
 from lash.stores.hints import Hint
 
@@ -21,7 +22,10 @@ _POLL_IDLE_S: Final = 0.025
 _GRACE_S: Final = 0.05
 """How long before or after its announcement a change may be seen: the sender may have to wait for the processor."""
 _STRANGE_FOR_S: Final = 10.0
-"""How long after a change without an announcement all changes give hints, because announcements may hide more."""
+"""How long after a change without an announcement all changes give hints, because announcements may hide more.
+
+As long after a mark of another group of processes, the next one is expected soon.
+"""
 
 
 class FileListener(LocalListener):
@@ -35,6 +39,7 @@ class FileListener(LocalListener):
         self._file = file
         self._version: int | None = None
         self._last_change: int | None = None
+        self._news = file.news
         if by_session:
             # Its first hint would otherwise be about any session.
             self._note_version()
@@ -64,6 +69,11 @@ class FileListener(LocalListener):
             except LashError:
                 self._version = self._last_change = None
 
+    def is_due(self) -> bool:
+        """Return whether the file may have changed without an announcement since the last call."""
+        news, self._news = self._news, self._file.news
+        return news != self._news or not self._file.is_announced
+
     def has_missed(self, version: int) -> bool:
         """Return whether this version of the file holds news for this listener, and note the version."""
         if version == self._version:
@@ -79,11 +89,13 @@ class FileListener(LocalListener):
 class FileWatch:
     """The one timer that polls the file for changes, for all listeners that wait.
 
-    If writes are announced, a change without an announcement is of a program that cannot announce it.
+    If writes are announced, a change is news if a process that cannot send a datagram here has marked it
+    (`write_marks`), or if it has neither a mark nor an announcement and is thus of another program.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, marks: WriteMarks | None) -> None:
         self._database = database
+        self._marks = marks
         self._watching: set[FileListener] = set()
         self._timer: asyncio.Handle | None = None
         self._version: int | None = None
@@ -94,11 +106,14 @@ class FileWatch:
         """Whether this storage receives announcements of writes."""
         self.is_for_workers = True
         """Whether the listeners for work are to notice changes without an announcement."""
+        self.news = 0
+        """Counts the changes without an announcement."""
         self._announced_at = 0.0
         self._polled_at = 0.0
         self._polled_version: int | None = None
         self._unexplained_at: float | None = None
         self._strange_until = 0.0
+        self._marked_until = 0.0
 
     @property
     def durable(self) -> bool:
@@ -143,7 +158,7 @@ class FileWatch:
         finally:
             # Even after an unexpected error: it must not end the polling.
             now = time.monotonic()
-            is_relied_on = not self.is_announced or now < self._strange_until
+            is_relied_on = not self.is_announced or now < max(self._strange_until, self._marked_until)
             is_busy = is_relied_on and now - self._changed_at < _BUSY_FOR_S
             pause_s = _POLL_BUSY_S if is_busy else _POLL_IDLE_S
             self._timer = asyncio.get_running_loop().call_later(pause_s, self._tick)
@@ -151,19 +166,28 @@ class FileWatch:
     def _poll(self) -> None:
         try:
             version = self.version()
-            if self._is_unexplained(version):
-                for listener in self._watching:
-                    if listener.has_missed(version):
-                        listener.hint()
+            self._count_news(version)
+            for listener in self._watching:
+                if listener.is_due() and listener.has_missed(version):
+                    listener.hint()
         except LashError:
             # The tasks that wake now get the same error from their own reads, and can decide what to do.
             for listener in self._watching:
                 listener.hint()
 
-    def _is_unexplained(self, version: int) -> bool:
-        """Return whether the file may have changed in a way that was not announced."""
+    def _count_news(self, version: int) -> None:
         if not self.is_announced:
-            return True
+            return
+        # A mark follows its write within milliseconds.
+        is_idle = time.monotonic() >= self._changed_at + _STRANGE_FOR_S
+        if self._marks is not None and not is_idle and self._marks.has_news():
+            self.note_announced()
+            self._marked_until = self._announced_at + _STRANGE_FOR_S
+            self.news += 1
+        self.news += self._is_unexplained(version)
+
+    def _is_unexplained(self, version: int) -> bool:
+        """Return whether the file may have changed in a way that was neither announced nor marked."""
         now, since = time.monotonic(), self._polled_at
         is_first, is_new = self._polled_version is None, version != self._polled_version
         self._polled_at, self._polled_version = now, version

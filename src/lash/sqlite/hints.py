@@ -1,4 +1,4 @@
-"""Hints on SQLite: inside a storage at once; across storages and processes by datagrams, and by polling the file."""
+"""Hints on SQLite: inside a storage at once; across storages and processes by datagrams, marks and polling the file."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from lash.sqlite.dispatch import Dispatcher
 from lash.sqlite.engine.database import Database
 from lash.sqlite.file_watch import FileListener, FileWatch
 from lash.sqlite.wake import WakeSocket, open_wake_directory
+from lash.sqlite.write_marks import open_write_marks
 from lash.stores.hints import ANYTHING, NO_TAGS, Hint
 
 _SEND_EVERY_S: Final = 0.005
@@ -34,16 +35,17 @@ class SQLiteHints:
 
     A storage that listens has a socket. Datagrams with hints go to the callers that wait and to the duty workers; work
     that a hint names is assigned to one worker. Every write is announced within some milliseconds. While a task waits,
-    one timer polls the file: a change that was not announced is of a process that cannot send datagrams, and gives a
-    hint about anything. Where there are no sockets, every change does so.
+    one timer polls the file: a change by a process that cannot send datagrams here gives a hint about anything. Where
+    there are no sockets, every change does so.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._hints = LocalHints(on_idle=self._note_idle)
-        self._file = FileWatch(database)
         self._name = new_id()
         self._directory = open_wake_directory(database.path)
+        self._marks = open_write_marks(database.path, self._name if self._directory is None else self._directory.group)
+        self._file = FileWatch(database, self._marks)
         self._dispatcher = None if self._directory is None else Dispatcher(database, self._directory, self._name)
         self._socket: WakeSocket | None = None
         self._gets_all = False
@@ -55,7 +57,7 @@ class SQLiteHints:
         self._duty = True
         self._is_working = False
         self.is_receiving = True
-        if self._directory is not None:
+        if self._marks is not None:
             database.on_write = self._note_write
 
     @property
@@ -130,7 +132,7 @@ class SQLiteHints:
 
     def _add(self, notification: Notification, *, later: bool) -> None:
         """Send a notification, together with others of some milliseconds."""
-        if self._directory is None:
+        if self._marks is None:
             return
         self._unsent = notification if self._unsent is None else self._unsent.merged(notification)
         loop = asyncio.get_running_loop()
@@ -144,10 +146,12 @@ class SQLiteHints:
     def _send(self) -> None:
         self._timer = None
         unsent, self._unsent = self._unsent, None
-        if unsent is None or self._directory is None or not self._directory.has_others(self.channel):
+        if unsent is None or self._marks is None:
             return
         self._sent_at = asyncio.get_running_loop().time()
-        self._dispatch(unsent, preferred=self._worker_id, excluded=None)
+        self._marks.add()
+        if self._directory is not None and self._directory.has_others(self.channel):
+            self._dispatch(unsent, preferred=self._worker_id, excluded=None)
 
     def _dispatch(self, unsent: Notification, *, preferred: str | None, excluded: str | None) -> None:
         """Assign the work that a notification names, and send it to all that listen."""
@@ -169,7 +173,7 @@ class SQLiteHints:
         self._directory.send_to_all(f"{_TO_ALL} {text}", self.channel)
 
     def _note_write(self) -> None:
-        """Announce a write of this storage, unless a hint about it goes out first."""
+        """Announce and mark a write of this storage, unless a hint about it goes out first."""
         self._file.note_announced()
         if self._unsent is None:
             self._add(_WRITTEN, later=True)

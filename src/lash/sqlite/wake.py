@@ -82,7 +82,11 @@ class WakeDirectory:
     def __init__(self, database: str) -> None:
         status = Path(database).stat()
         name = hashlib.sha256(f"{status.st_dev}:{status.st_ino}".encode()).hexdigest()[:12]
-        self._path = private_directory() / name
+        private = private_directory()
+        place = private.stat()
+        self.group: Final = f"{place.st_dev}:{place.st_ino}"
+        """Names the processes that can send each other datagrams: they share the directory, by whatever path."""
+        self._path = private / name
         self._names: frozenset[str] = frozenset()
         self._changed_ns = -1
         self._is_settled = False

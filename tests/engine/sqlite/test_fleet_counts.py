@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import lash
+from lash.backend.session_waiter import SharedSessionWaiter
 from tests.engine.sqlite.fleet_worker import Statements, echo_app
 from tests.runtime.worker_kit import ROOT, until
 
@@ -34,10 +37,11 @@ def urls(tmp_path: Path, migrated_file: Path) -> Iterator[str]:
 class Process:
     """A worker process."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, temporary: Path | None = None) -> None:
         command = [sys.executable, "-m", "tests.engine.sqlite.fleet_worker", url]
+        environment = {**os.environ, "TMPDIR": os.fspath(temporary)} if temporary else None
         self.running = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, bufsize=1
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, bufsize=1, env=environment
         )
 
     def line(self) -> str:
@@ -53,9 +57,9 @@ class Process:
 
 
 @contextlib.contextmanager
-def processes(url: str, count: int) -> Iterator[list[Process]]:
+def processes(url: str, count: int, temporary: Path | None = None) -> Iterator[list[Process]]:
     """Yield registered worker processes; what still runs is ended."""
-    started = [Process(url) for _ in range(count)]
+    started = [Process(url, temporary) for _ in range(count)]
     try:
         for each in started:
             each.line()
@@ -142,6 +146,35 @@ async def test_a_killed_addressee_costs_few_polls(urls: Iterator[str]) -> None:
             assert polls.count <= 8 + 8
             # The kernel refuses datagrams to dead processes, so nothing more is lost.
             assert await caller.session("s9").ask("last") == "last"
+
+
+async def test_processes_without_common_sockets_need_no_poll(
+    urls: Iterator[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes with different directories for temporary files notice each other's writes, as in two containers.
+
+    No poll finds a message or a reply within the test, so every ask depends on the marks beside the file. The worker
+    gets announcements of other writes all the time, which must not hide those of the caller.
+    """
+    url = next(urls)
+    with processes(url, 1, tmp_path):
+        async with echo_app(url, worker=False) as caller:
+            waiter = caller.storage.session_waiter
+            assert isinstance(waiter, SharedSessionWaiter)
+            waiter._replies._poll_s = 3_600
+            monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
+            async with await lash.open(url) as near_the_worker, asyncio.TaskGroup() as group:
+                writes = group.create_task(_write_often(near_the_worker))
+                async with asyncio.timeout(50):
+                    for number in range(TURNS):
+                        assert await caller.session(f"s{number % SESSIONS}").ask(f"m{number}") == f"m{number}"
+                writes.cancel()
+
+
+async def _write_often(storage: lash.Storage) -> None:
+    for number in itertools.count():
+        await storage.sessions.create(f"other-{number}")
+        await asyncio.sleep(0.02)
 
 
 class Polls(lash.Hook):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +18,7 @@ from lash.model.process.event import EventDraft, EventType
 from lash.model.process.process import ExternalInput, Recovery, Registration
 from lash.sqlite.hints import SQLiteHints
 from lash.sqlite.storage import SQLiteStorage
-from lash.stores.hints import NO_HINT
+from lash.stores.hints import ANYTHING, NO_HINT
 from tests.base.waiting_kit import changes_of
 from tests.contract.test_worker import beat
 
@@ -182,13 +184,44 @@ async def test_announced_writes_cost_only_the_waiters_that_they_concern(counted:
 
 
 async def test_a_change_without_an_announcement_is_a_hint(counted: Counted, url: str) -> None:
-    """A program that sends no datagrams is noticed by the file: another user, another container, an older version."""
+    """A program that sends no datagrams and leaves no marks is noticed by the file: an older version, another tool."""
     task = await counted.waiting()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lash.sqlite.hints.open_wake_directory", lambda _path: None)
+        patch.setattr("lash.sqlite.hints.open_write_marks", lambda _path, _group: None)
         async with await lash.open(url) as other:
             await other.events.append("p", TICK)
             await asyncio.wait_for(task, 20)
+
+
+async def test_a_mark_is_a_hint_among_announced_writes(
+    counted: Counted, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write by a process with another directory for temporary files is noticed, however near announced writes are."""
+    async with await lash.open(url) as near:
+        task = await counted.waiting()
+        monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
+        async with await lash.open(url) as far:
+            await counted.storage.events.append("q", TICK)
+            await near.events.append("q", TICK)
+            await far.events.append("p", TICK)
+            while not task.done():
+                # Without the mark these announcements would explain the change.
+                await near.events.append("q", TICK)
+                await asyncio.wait((task,), timeout=0.01)
+                assert counted.asked < 400
+
+
+async def test_a_mark_is_kept_for_a_listener_that_does_not_wait(counted: Counted, url: str, tmp_path: Path) -> None:
+    """A poll on behalf of one listener takes nothing from the others, which get the hint with their next wait."""
+    task = await counted.waiting()
+    listener = counted.storage.hints.listen(everything=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
+        async with await lash.open(url) as far:
+            await far.events.append("p", TICK)
+    await asyncio.wait_for(task, 20)
+    assert await listener.wait(20) == ANYTHING
 
 
 @pytest.mark.parametrize("in_reach", [True, False])
@@ -201,8 +234,6 @@ async def test_a_worker_out_of_reach_is_noticed_by_the_file(counted: Counted, ur
     other = beat("other", beat_ms=60_000, channel=channel)
     await counted.storage.work.poll(sessions=0, processes=0, owner=other.owner, beat=other)
     hints.serve("own", duty=False)
-    # A change soon after a write of this storage would be taken for it.
-    assert await listener.wait(0.2) == NO_HINT
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lash.sqlite.hints.open_wake_directory", lambda _path: None)
         async with await lash.open(url) as stranger:

@@ -5,7 +5,8 @@ process needs two lock files to write. ``<path>.turn`` is the head of the queue,
 A process holds the head while it waits for the write lock, and a process that wants to write again needs the head
 first. So a writer with more to do lets the waiting process go first.
 
-Only users who may write the database can open the files (`lock_file`).
+Only users who may write the database can open the files (`lock_file`). What is in them does not matter to the lock;
+``<path>.turn`` also holds marks of writes.
 The kernel drops the locks of a process that dies. Deleting the files while the database is in use costs fairness, not
 safety: SQLite's own locks still hold.
 """
