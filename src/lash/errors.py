@@ -204,6 +204,7 @@ class WaitRejected(ExecutionError):
         super().__init__(f"wait {key!r}: {code}: {message}")
         self.key = key
         self.code = code
+        self.message = message
 
 
 class UnknownDefinition(ExecutionError):

@@ -12,7 +12,7 @@ _LONGEST_MESSAGE: Final = 4_000
 
 
 class Permanent(Exception):
-    """Raise this in a step, or a subclass of it, when trying again cannot help: no further attempts."""
+    """Raise this, or a subclass, when another attempt cannot help: of a step, or of the turn or process itself."""
 
 
 class Suspended(BaseException):

@@ -84,7 +84,10 @@ class AttachmentRef(Value, frozen=True, kw_only=True):
 
 
 class ToolReplay(Value, frozen=True, kw_only=True):
-    """The values that a provider requires when a tool call is replayed to it."""
+    """The values that a provider requires when a part of its reply is sent back to it.
+
+    ``opaque`` is the provider's own form of the part; lash does not interpret it.
+    """
 
     item_id: str | None = None
     opaque: JSON = None

@@ -43,7 +43,7 @@ from lash.model.wait import Resolution, WaitIdentity, WaitKey
 from lash.runtime.after_run import AfterRun
 from lash.runtime.current import RunHere
 from lash.runtime.definition import ENGINE, ProcessDefinition
-from lash.runtime.errors import STORAGE_TROUBLE, Suspended, error_text
+from lash.runtime.errors import STORAGE_TROUBLE, Permanent, Suspended, error_text
 from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
 from lash.runtime.hooks import PROCESS
 from lash.runtime.processes.context import Context
@@ -65,7 +65,7 @@ _FIXABLE: Final = (
     *STORAGE_TROUBLE,
 )
 """Errors that an operator can fix, in the code, the database or by recording an outcome: keep retrying."""
-_FINAL: Final = (InvalidInput, ConfigError)
+_FINAL: Final = (InvalidInput, ConfigError, Permanent)
 _STUCK: Final = "stuck:"
 _SHORT_MS: Final = 20
 """Shorter pauses are slept through: parking would take as long."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -136,11 +136,13 @@ class TurnDraft:
 
     def add(self, content: object, role: Role) -> Message:
         """Add a message to the conversation."""
-        if not isinstance(content, Message | str):
-            raise InvalidInput(f"expected text or a Message, got {type(content).__name__}")
         if isinstance(content, Message):
             return self._append(content)
-        return self.add_parts(role, Part(id=f"{self._next_id()}:0", kind=PartKind.TEXT, content=content))
+        if isinstance(content, str):
+            return self.add_parts(role, Part(id=f"{self._next_id()}:0", kind=PartKind.TEXT, content=content))
+        if isinstance(content, Sequence) and all(isinstance(part, Part) for part in content):
+            return self.add_parts(role, *content)
+        raise InvalidInput(f"expected text, a Message or a list of parts, got {type(content).__name__}")
 
     def add_parts(self, role: Role, *parts: Part) -> Message:
         """Add a message of these parts."""

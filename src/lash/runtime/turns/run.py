@@ -27,7 +27,7 @@ from lash.model.value import JSON
 from lash.runtime.after_run import AfterRun
 from lash.runtime.current import RunHere
 from lash.runtime.definition import AgentDefinition
-from lash.runtime.errors import STORAGE_TROUBLE, Suspended
+from lash.runtime.errors import STORAGE_TROUBLE, Permanent, Suspended
 from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
 from lash.runtime.hooks import TURN
 from lash.runtime.steps.failure import is_programming_error
@@ -341,7 +341,7 @@ class TurnRun:
             return await self._give_back(TurnEnd.RELEASED, count_attempt=False)
         await self.lease.bridge("the end of the history", self._past.remember, self._scope(), self._fence)
         hopeless = (
-            isinstance(error, InvalidInput)
+            isinstance(error, InvalidInput | Permanent)
             or self._require_journal().is_recorded(error)
             or (not agent.retry.programming_errors and is_programming_error(error, agent.function))
         )

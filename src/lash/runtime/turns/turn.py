@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, MutableMapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import msgspec
@@ -99,8 +99,8 @@ class Turn(Waits):
         """
         return self._run.messages(last)
 
-    def add(self, message: Message | str, *, role: Role = Role.ASSISTANT) -> Message:
-        """Add a message to the conversation; it is published with the turn."""
+    def add(self, message: Message | str | Sequence[Part], *, role: Role = Role.ASSISTANT) -> Message:
+        """Add a message, a text or parts of a message to the conversation; it is published with the turn."""
         self._journal.check_running()
         return self._draft.add(message, role)
 
@@ -148,6 +148,13 @@ class Turn(Waits):
         )
         self._draft.attachments.append(reference.id)
         return reference
+
+    async def read_attachment(self, attachment_id: str) -> bytes:
+        """Return the bytes of a file that a message of the session names."""
+        self._journal.check_running()
+        get = self._core.storage.attachments.get
+        stored = await self._run.lease.bridge("reading an attachment", get, self.session_id, attachment_id)
+        return stored.content
 
     @property
     def records(self) -> tuple[RecordChange, ...]:
@@ -267,6 +274,32 @@ class Turn(Waits):
     def activity(self, payload: JSON) -> None:
         """Show something to observers of the session, such as a piece of text; it is not part of history."""
         self._core.activity.show(self.session_id, self.turn_id, payload)
+
+    def stream(
+        self,
+        name: str,
+        pieces: AsyncIterable[str] | Callable[P, AsyncIterable[str]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Awaitable[str]:
+        """Show pieces of text as they come, and record the whole as a step; after a crash the record is returned.
+
+        ``pieces`` is an async generator, or a function that returns one and its arguments, which take part in the
+        identity of the step. Observers get each piece as ``{"text": piece}``. A step that runs again after a crash
+        shows its pieces again.
+        """
+
+        async def whole(*args: P.args, **kwargs: P.kwargs) -> str:
+            shown: list[str] = []
+            async for piece in pieces(*args, **kwargs) if callable(pieces) else pieces:
+                if not isinstance(piece, str):
+                    raise InvalidInput(f"expected pieces of text from stream {name!r}, got {type(piece).__name__}")
+                self.activity({"text": piece})
+                shown.append(piece)
+            return "".join(shown)
+
+        return self.step(name, whole, *args, **kwargs)
 
     def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[Any]:
         """Record an occurrence once, and start the processes that subscribe to it."""

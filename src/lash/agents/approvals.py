@@ -1,0 +1,119 @@
+"""Approvals: a tool call waits, without memory and worker, until a person has decided."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from lash.agents.vocabulary import ToolCall
+from lash.base.replay_key import replay_key
+from lash.errors import InvalidInput
+from lash.model.effect import TurnScope
+from lash.model.value import JSON, Value
+from lash.model.wait import Accepted, CustomIdentity, Resolved, UnknownOrRevoked, WaitRecord
+from lash.stores.storage import Storage
+
+WAIT: Final = "approval"
+"""The first part of the name of a wait for an approval."""
+_PAGE: Final = 1_000
+
+
+class Approval(Value, frozen=True, kw_only=True):
+    """A decision about one tool call. The text is sent to the model, with the tool's result or instead of it."""
+
+    approved: bool
+    text: str = ""
+
+
+class ApprovalRequest(Value, frozen=True, kw_only=True):
+    """A tool call that waits for a decision. With ``key`` anyone can decide: ``app.resolve(key, True)``."""
+
+    session_id: str
+    turn_id: str
+    call: ToolCall
+    key: str
+
+
+class PendingApproval(Value, frozen=True, kw_only=True):
+    """A tool call that waits for a decision, as `pending_approvals` lists it."""
+
+    session_id: str
+    turn_id: str
+    call: ToolCall
+    wait_id: str
+
+
+def wait_name(tool: str, call_key: str) -> str:
+    """Return the name of the wait for the approval of a call; ``lash waits ls`` shows it."""
+    return replay_key(WAIT, tool, call_key)
+
+
+def read_decision(value: JSON) -> Approval:
+    """Return the decision that a wait was resolved with. Anything unknown denies the call."""
+    if isinstance(value, bool):
+        return Approval(approved=value)
+    try:
+        return msgspec.convert(value, Approval)
+    except msgspec.ValidationError:
+        return Approval(approved=False, text=f"expected true, false or an Approval, got {value!r:.80}")
+
+
+async def pending_approvals(storage: Storage, *, session_id: str | None = None) -> tuple[PendingApproval, ...]:
+    """Return the tool calls that wait for a decision, of one session or of all."""
+    found: list[PendingApproval] = []
+    async for wait in _open_waits(storage):
+        scope = wait.scope
+        if isinstance(scope, TurnScope) and session_id in (None, scope.session_id):
+            call = await _call_of(storage, scope, wait)
+            if call is not None:
+                found.append(
+                    PendingApproval(session_id=scope.session_id, turn_id=scope.turn_id, call=call, wait_id=wait.key_id)
+                )
+    return tuple(found)
+
+
+async def decide(storage: Storage, pending: PendingApproval, *, approved: bool, text: str = "") -> bool:
+    """Approve or deny a call; return False if another decision was first, which then stands.
+
+    It checks no rights: check those of a caller from outside before.
+    """
+    decision: JSON = msgspec.to_builtins(Approval(approved=approved, text=text))
+    answer = await storage.waits.resolve_id(pending.wait_id, Resolved(value=decision))
+    if isinstance(answer, UnknownOrRevoked):
+        raise InvalidInput("unknown approval: its session was deleted, or its keys were revoked")
+    return isinstance(answer, Accepted)
+
+
+async def _open_waits(storage: Storage) -> AsyncIterator[WaitRecord]:
+    after: str | None = None
+    while True:
+        page = await storage.waits.pending(limit=_PAGE, after=after)
+        for wait in page:
+            yield wait
+        if len(page) < _PAGE:
+            return
+        after = page[-1].key_id
+
+
+async def _call_of(storage: Storage, scope: TurnScope, wait: WaitRecord) -> ToolCall | None:
+    """Return the call that a wait belongs to, from the step that asked for the approval."""
+    identity = wait.identity
+    if not isinstance(identity, CustomIdentity) or not identity.key.startswith(f"{WAIT}:"):
+        return None
+    asked = await storage.effects.get(scope, replay_key("key", identity.key))
+    if asked is None:
+        return None
+    try:
+        return msgspec.convert(asked.outcome, ToolCall)
+    except msgspec.ValidationError:
+        # A wait of the application that has such a name.
+        return None
+
+
+def call_key(call: ToolCall, seen: dict[str, int]) -> str:
+    """Return a key for a call that is unique in its turn: some servers number the calls of each reply from 0."""
+    call_id = call.id or "call"
+    number = seen[call_id] = seen.get(call_id, 0) + 1
+    return call_id if number == 1 else f"{call_id}#{number}"
