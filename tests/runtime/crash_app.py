@@ -53,12 +53,12 @@ def build(url: str, counts: Path, *hooks: lash.Hook) -> lash.App:
         await ctx.sleep(_PAUSE_S)
         child = await ctx.start(helper, parent=ctx.process_id, key=await ctx.wait_key("form"))
         approval = await ctx.wait_signal("approved")
-        form = await ctx.wait("form")
+        which, form = await ctx.wait_any(ctx.wait_signal("never"), ctx.wait("form"), ctx.sleep(days=1))
         helped = await child.result()
         await ctx.wake(f"{topic} is ready")
         await ctx.emit("research.done", {"topic": topic})
-        found.append(await ctx.step("write", work, "write"))
-        return {"found": [*found], "approval": approval, "form": form, "helped": helped}
+        written = await ctx.race(ctx.sleep(days=1), ctx.step("write", work, "write"))
+        return {"found": [*found, written], "approval": approval, "form": [which, form], "helped": helped}
 
     @app.process
     async def helper(ctx: lash.Context, parent: str, key: str) -> str:

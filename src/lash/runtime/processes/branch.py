@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
+import contextlib
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NoReturn
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 from lash.errors import ConfigError
 from lash.model.effect import EffectError, Envelope
+from lash.model.value import JSON
+
+T = TypeVar("T")
+
+_BEFORE_WATCH_S: Final = 0.02
+"""How long a branch waits before it watches for its end: most runs are parked by then."""
 
 
 class Branch:
@@ -23,8 +31,10 @@ class Branch:
         """The running step, if this branch is the code inside one."""
         self.waits = False
         """Whether the branch is parked, or waits for branches of which none has ended."""
-        self.failures: list[tuple[Envelope, EffectError]] = []
-        """Failures of steps that are not recorded: the branch has not continued after them."""
+        self.raced = False
+        """Whether the branch, or one around it, competes with others, so that it looks for its end in memory too."""
+        self.failures: list[tuple[Envelope, JSON | EffectError]] = []
+        """Failures of steps, and winners of races that failed, not recorded: the branch has not continued since."""
         self._counts: dict[str, int] = {}
 
     def name(self, name: str) -> str:
@@ -70,17 +80,17 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 class _Join:
-    """A branch that waits for others to end."""
+    """A branch that waits for others to end: for all of them, or for the first in a race."""
 
-    def __init__(self, parent: Branch, lines: int) -> None:
+    def __init__(self, parent: Branch, lines: int, *, raced: bool = False) -> None:
         self._parent = parent
-        self._left = lines
+        self._left = 1 if raced else lines
         parent.waits = lines > 0
 
     def ended(self, *, failed: bool) -> None:
         """Count a branch that ended. The last one, or a failed one, lets the parent continue."""
         self._left -= 1
-        if failed or self._left == 0:
+        if failed or self._left <= 0:
             self._parent.waits = False
 
 
@@ -93,7 +103,7 @@ class Branches:
         self.on_quiet: Callable[[], None] | None = None
         """Called when every branch waits and no step runs."""
         self._branches: set[Branch] = set()
-        self._parked: set[asyncio.Future[NoReturn]] = set()
+        self._parked: set[asyncio.Future[None]] = set()
 
     def begin(self) -> None:
         """Start a run in the calling task: names are counted from 1 again."""
@@ -105,18 +115,32 @@ class Branches:
         branch = current_branch.get(None)
         return branch is not None and branch in self._branches and branch.task is _current_task()
 
-    async def park(self) -> NoReturn:
-        """Wait until `suspend`; it never returns."""
-        branch, parked = own_branch(), asyncio.get_running_loop().create_future()
+    async def park(self, left_s: float | None, watch: Callable[[], Awaitable[object]] | None) -> None:
+        """Wait until `suspend`, or return after so many seconds, or in a race as soon as ``watch`` returns."""
+        loop, branch = asyncio.get_running_loop(), own_branch()
+        parked = loop.create_future()
         self._parked.add(parked)
         branch.waits = True
         self.check_quiet()
+
+        def go_on() -> None:
+            if not parked.done():
+                branch.waits = False
+                parked.set_result(None)
+
+        timer = None if left_s is None else loop.call_later(left_s, go_on)
+        watching = None
+        if watch is not None and branch.raced and not parked.done():
+            watching = asyncio.create_task(_watch(watch, go_on))
         try:
             await parked
         finally:
             branch.waits = False
             self._parked.discard(parked)
-        raise AssertionError("a parked branch is suspended or cancelled")
+            if timer is not None:
+                timer.cancel()
+            if watching is not None:
+                watching.cancel()
 
     def suspend(self, reason: BaseException) -> None:
         """Raise the reason in every parked branch."""
@@ -132,21 +156,55 @@ class Branches:
 
     async def gather(self, group: str, awaitables: tuple[Awaitable[Any], ...]) -> list[Any]:
         """Run branches concurrently and return their results in order; the first error cancels the others."""
+        lines = {Branch(f"{group}.{index}/"): awaitable for index, awaitable in enumerate(awaitables)}
+        async with self._joined(lines) as tasks:
+            return list(await asyncio.gather(*tasks))
+
+    async def race(
+        self, group: str, awaitables: tuple[Awaitable[Any], ...], won: Callable[[int, asyncio.Task[Any]], Awaitable[T]]
+    ) -> T:
+        """Run branches concurrently until the first ends; return what ``won`` does with it, and cancel the others."""
+        lines = {Branch(f"{group}.{index}/"): awaitable for index, awaitable in enumerate(awaitables)}
+        async with self._joined(lines, raced=True) as tasks:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            index, line, task = next(
+                each for each in zip(range(len(tasks)), lines, tasks, strict=True) if each[2].done()
+            )
+            # Failures after which the winner has not continued; a later run has no losers, so theirs do not count.
+            own_branch().failures.extend(line.failures)
+            return await won(index, task)
+
+    async def again(self, group: str, index: int, awaitable: Awaitable[T]) -> T:
+        """Run the branch that has won a race, in a later run."""
+        async with self._joined({Branch(f"{group}.{index}/"): awaitable}) as (task,):
+            result: T = await task
+            return result
+
+    @contextlib.asynccontextmanager
+    async def _joined(
+        self, lines: dict[Branch, Awaitable[Any]], *, raced: bool = False
+    ) -> AsyncIterator[list[asyncio.Task[Any]]]:
+        """Run branches as tasks, and end all of them with the block."""
         try:
-            return await self._join(own_branch(), group, awaitables)
+            parent = own_branch()
+            async with self._tasks(parent, lines, raced=raced) as tasks:
+                yield tasks
         finally:
             # Close coroutines that never started, so that Python does not warn about them.
-            for awaitable in awaitables:
-                if inspect.iscoroutine(awaitable):
-                    awaitable.close()
+            for awaitable in lines.values():
+                close(awaitable)
 
-    async def _join(self, parent: Branch, group: str, awaitables: tuple[Awaitable[Any], ...]) -> list[Any]:
-        lines = [Branch(f"{group}.{index}/") for index in range(len(awaitables))]
+    @contextlib.asynccontextmanager
+    async def _tasks(
+        self, parent: Branch, lines: dict[Branch, Awaitable[Any]], *, raced: bool
+    ) -> AsyncIterator[list[asyncio.Task[Any]]]:
         self._branches.update(lines)
-        join = _Join(parent, len(lines))
-        tasks = [self._begin(join, line, awaitable) for line, awaitable in zip(lines, awaitables, strict=True)]
+        join = _Join(parent, len(lines), raced=raced)
+        for line in lines:
+            line.raced = raced or parent.raced
+        tasks = [self._begin(join, line, awaitable) for line, awaitable in lines.items()]
         try:
-            return list(await asyncio.gather(*tasks))
+            yield tasks
         finally:
             for task in tasks:
                 task.cancel()
@@ -156,8 +214,9 @@ class Branches:
             finally:
                 parent.waits = False
                 self._branches.difference_update(lines)
-                # Failures after which no branch continued now belong to the parent.
-                parent.failures.extend(failure for line in lines for failure in line.failures)
+                if not raced:
+                    # Failures after which no branch continued now belong to the parent.
+                    parent.failures.extend(failure for line in lines for failure in line.failures)
 
     def _begin(self, join: _Join, line: Branch, awaitable: Awaitable[Any]) -> asyncio.Task[Any]:
         context = contextvars.copy_context()
@@ -175,6 +234,29 @@ class Branches:
             self._branches.discard(line)
             join.ended(failed=failed)
             self.check_quiet()
+
+
+class Closable(Awaitable[T]):
+    """An awaitable with a coroutine of its own."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close the coroutine: it is not to be awaited any more."""
+
+
+def close(awaitable: Awaitable[Any]) -> None:
+    """Close a coroutine that is not to be awaited any more, so that Python does not warn about it."""
+    if inspect.iscoroutine(awaitable) or isinstance(awaitable, Closable):
+        awaitable.close()
+
+
+async def _watch(watch: Callable[[], Awaitable[object]], go_on: Callable[[], None]) -> None:
+    """Let a branch look again when there is news for it; a run that is parked at once needs no watch."""
+    await asyncio.sleep(_BEFORE_WATCH_S)
+    with contextlib.suppress(Exception):
+        # The branch reads again, and reports what is wrong.
+        await watch()
+    go_on()
 
 
 def root_branch() -> Branch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
@@ -12,12 +13,13 @@ from lash.errors import ProcessFailed, ProcessPruned
 from lash.model.effect import AwaitEvent
 from lash.model.failure import traceback_in
 from lash.model.process.event import EventDraft
-from lash.model.process.process import Cancellation, Failure, Outcome, SignalWait, Success
+from lash.model.process.process import Cancellation, Failure, Outcome, Success
 from lash.model.trigger.trigger import EmitReport
 from lash.model.value import JSON
 from lash.runtime.definition import WAKE, ProcessDefinition
 from lash.runtime.steps.journal import Journal
-from lash.runtime.steps.steps import constant, milliseconds, operation
+from lash.runtime.steps.race import Waitable
+from lash.runtime.steps.steps import milliseconds, operation
 from lash.runtime.steps.values import from_json, result_type
 from lash.runtime.steps.waits import Waits
 
@@ -45,7 +47,7 @@ class Context(Waits):
     """
 
     def __init__(self, run: ProcessRun, journal: Journal) -> None:
-        super().__init__(run, journal)
+        super().__init__(run.parking, journal)
         self._run = run
 
     @property
@@ -58,12 +60,12 @@ class Context(Waits):
         return self._run.record.wake_session_id
 
     @overload
-    def wait_signal(self, name: str, *, timeout_s: float | None = None, of_type: type[T]) -> Awaitable[T]: ...
+    def wait_signal(self, name: str, *, timeout_s: float | None = None, of_type: type[T]) -> Waitable[T]: ...
 
     @overload
-    def wait_signal(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Awaitable[Any]: ...
+    def wait_signal(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Waitable[Any]: ...
 
-    def wait_signal(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Awaitable[Any]:
+    def wait_signal(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Waitable[Any]:
         """Wait for the next signal of a name and return its payload; the k-th wait gets the k-th signal.
 
         The payload is of the type that the process declares for the signal, or ``of_type``; else plain JSON.
@@ -102,31 +104,22 @@ class Context(Waits):
 
         await self._journal.recorded(key, operation("wake", text), body)
 
-    async def _signal(self, key: str, name: str, timeout_ms: int | None, declared: object) -> Any:  # noqa: ANN401
-        command = AwaitEvent(key_id=f"signal:{name}")
-        known = self._journal.peek(key, command)
-        if known is None:
-            await self._journal.begin_new()
-            due = None if timeout_ms is None else await self._deadline(key, timeout_ms)
-            outcome = await self._next_signal(name, due)
-            known = await self._journal.recorded(key, command, constant(outcome))
-            await self._run.resumed()
-        kept = known.outcome if isinstance(known.outcome, dict) else {}
-        if kept.get("timed_out"):
-            raise self._journal.as_recorded(TimeoutError(f"no signal {name!r} came in time"))
-        return from_json(kept.get("payload"), declared, f"the payload of signal {name!r}")
+    def _signal(self, key: str, name: str, timeout_ms: int | None, declared: object) -> Waitable[Any]:
+        parking = self._run.parking
 
-    async def _next_signal(self, name: str, due: int | None) -> JSON:
-        ordinal, event = self._run.take_ordinal(name), None
-        try:
-            signal_at = self._run.storage.events.signal_at
-            event = await self._run.lease.bridge(f"signal {name!r}", signal_at, self.process_id, name, ordinal)
-            if event is None and (due is None or self._run.now_ms() < due):
-                await self._run.block(due, SignalWait(name=name, ordinal=ordinal))
-        finally:
-            if event is None:
-                self._run.give_back_ordinal(name, ordinal)
-        return {"timed_out": True} if event is None else {"ordinal": ordinal, "payload": event.payload}
+        async def find() -> JSON:
+            due_ms = None if timeout_ms is None else await parking.deadline(key, timeout_ms)
+            return await parking.next_signal(name, due_ms)
+
+        def read(outcome: JSON) -> Any:  # noqa: ANN401 (the declared type is known at run time)
+            kept = outcome if isinstance(outcome, dict) else {}
+            if kept.get("timed_out"):
+                raise self._journal.as_recorded(TimeoutError(f"no signal {name!r} came in time"))
+            return from_json(kept.get("payload"), declared, f"the payload of signal {name!r}")
+
+        waitable = Waitable(self._journal, key, AwaitEvent(key_id=f"signal:{name}"), find, read)
+        waitable.on_recorded, waitable.on_lost = partial(parking.resumed, name), partial(parking.give_back, name)
+        return waitable
 
     async def _start(
         self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -149,24 +142,23 @@ class ChildHandle(Generic[R]):
         self.process_id = process_id
         self._process = process
 
-    async def result(self) -> R:
+    def result(self) -> Waitable[R]:
         """Return what the process returned, waiting without memory or worker; raise ProcessFailed if it failed.
 
         The end of a child wakes its parent at once. What was seen is recorded: it stays when the child is pruned.
         """
-        key, command = replay_key("result", self.process_id), operation("result", self.process_id)
-        known = self._journal.peek(key, command)
-        if known is None:
-            await self._journal.begin_new()
-            ended: JSON = msgspec.to_builtins(await self._outcome())
-            known = await self._journal.recorded(key, command, constant(ended))
         declared = result_type(self._process.function)
-        outcome: Outcome = msgspec.convert(known.outcome, Outcome)
-        try:
-            result: R = read_outcome(self.process_id, outcome, declared)
-        except ProcessFailed as failed:
-            raise self._journal.as_recorded(failed) from None
-        return result
+
+        def read(ended: JSON) -> R:
+            outcome: Outcome = msgspec.convert(ended, Outcome)
+            try:
+                result: R = read_outcome(self.process_id, outcome, declared)
+            except ProcessFailed as failed:
+                raise self._journal.as_recorded(failed) from None
+            return result
+
+        key, command = replay_key("result", self.process_id), operation("result", self.process_id)
+        return Waitable(self._journal, key, command, self._ended, read)
 
     async def signal(self, name: str, payload: JSON = None, *, signal_id: str) -> None:
         """Send a signal; the same id is one signal."""
@@ -179,16 +171,17 @@ class ChildHandle(Generic[R]):
         key = replay_key("signal", self.process_id, name, signal_id)
         await self._journal.recorded(key, operation(f"signal:{name}", payload), body)
 
-    async def _outcome(self) -> Outcome:
+    async def _ended(self) -> JSON:
+        parking, storage = self._run.parking, self._run.storage
         while True:
-            get = self._run.storage.processes.get
-            record = await self._run.lease.bridge("the end of a child", get, self.process_id)
+            record = await parking.lease.bridge("the end of a child", storage.processes.get, self.process_id)
             if record is None:
                 raise ProcessPruned(self.process_id)
             if record.projection.outcome is not None:
-                return record.projection.outcome
+                ended: JSON = msgspec.to_builtins(record.projection.outcome)
+                return ended
             # The end of a child wakes its parent, also one that comes before the parent is parked.
-            await self._run.block(None)
+            await parking.block(None, None, partial(storage.waiter.await_outcome, self.process_id))
 
 
 def read_outcome(process_id: str, outcome: Outcome, declared: object) -> Any:  # noqa: ANN401 (known at run time)

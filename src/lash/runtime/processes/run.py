@@ -4,71 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from lash.base.codec import content_hash
 from lash.base.replay_key import replay_key
-from lash.errors import (
-    ConfigError,
-    EffectMismatch,
-    EventConflict,
-    InvalidInput,
-    LeaseLost,
-    OccurrenceConflict,
-    OutcomeUnknown,
-    ProcessTerminal,
-    RegistrationConflict,
-    UnknownDefinition,
-)
+from lash.errors import EventConflict, InvalidInput, LeaseLost, ProcessTerminal, UnknownDefinition
 from lash.model.causal import ProcessCause
 from lash.model.effect import ProcessScope
-from lash.model.process.event import ATTEMPT_FAILED, CANCEL_REQUESTED, STARTED
+from lash.model.process.event import CANCEL_REQUESTED, STARTED
 from lash.model.process.process import (
     Cancellation,
     EngineInput,
-    Failure,
-    FailureClass,
     Outcome,
     ProcessAcquired,
     ProcessRecord,
     Provenance,
     SessionOriginator,
-    SignalWait,
     Success,
 )
 from lash.model.value import JSON
-from lash.model.wait import Resolution, WaitIdentity, WaitKey
 from lash.runtime.after_run import AfterRun
 from lash.runtime.current import RunHere
 from lash.runtime.definition import ENGINE, ProcessDefinition
-from lash.runtime.errors import STORAGE_TROUBLE, Permanent, Suspended, error_text
-from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
+from lash.runtime.errors import Suspended
 from lash.runtime.hooks import PROCESS
 from lash.runtime.processes.context import Context
+from lash.runtime.processes.failing import STUCK, FailedRun
+from lash.runtime.processes.parking import ProcessParking
 from lash.runtime.processes.under_lease import UnderLease
-from lash.runtime.steps.failure import is_programming_error, trace_of
 from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.values import read_arguments, result_type, to_json
 from lash.runtime.time_limit import time_limit
 
 if TYPE_CHECKING:
     from lash.runtime.core import Core
-
-_FIXABLE: Final = (
-    EffectMismatch,
-    RegistrationConflict,
-    EventConflict,
-    OccurrenceConflict,
-    OutcomeUnknown,
-    *STORAGE_TROUBLE,
-)
-"""Errors that an operator can fix, in the code, the database or by recording an outcome: keep retrying."""
-_FINAL: Final = (InvalidInput, ConfigError, Permanent)
-_STUCK: Final = "stuck:"
-_SHORT_MS: Final = 20
-"""Shorter pauses are slept through: parking would take as long."""
 
 
 class RunEnd(enum.Enum):
@@ -105,15 +74,9 @@ class ProcessRun:
         self._on_finishing = on_finishing
         self._has_effects = acquired.has_effects
         self._crashes = acquired.crashes
-        self._began_ms = acquired.lease.expires_at_ms - core.options.ttl_ms
-        self._began = time.monotonic()
         self.definition: ProcessDefinition[Any, Any]
-        self._waits: list[tuple[int | None, SignalWait | None]] = []
-        self._ordinals: dict[str, set[int]] = {}
         self._task: asyncio.Task[Any] | None = None
-        self._parking = False
         self._cancel_reason = acquired.record.projection.cancel_reason or ""
-        self._cancel_pending = acquired.record.projection.cancel_requested
         self._cancel_seen = acquired.record.projection.cancel_requested
         self._released = False
         self._lost = False
@@ -126,16 +89,15 @@ class ProcessRun:
             core.hooks,
             ttl_ms=core.options.ttl_ms,
         )
-        self._journal.lines.on_quiet = self._suspend
-        self._journal.before_new = self._deliver_cancel
+        self.parking = ProcessParking(core, acquired, self.lease, self._writes)
+        self.parking.attach(self._journal)
+        self._failed = FailedRun(core, acquired, self._writes)
+        if self._cancel_seen:
+            self.parking.cancel_later(self._cancel_reason)
 
     @property
     def process_id(self) -> str:
         return self.record.process_id
-
-    @property
-    def seed(self) -> str:
-        return f"{self.process_id}\0{self.record.created_at_ms}"
 
     async def run(self) -> RunEnd:
         """Run until the process ends, waits, fails or loses its lease; never raise an error of the application."""
@@ -148,7 +110,8 @@ class ProcessRun:
                 # The arguments will never fit: trying again would loop.
                 return await self._end_failed("process_arguments_invalid", error)
             if self._crashes > self.definition.retry.max_crashes:
-                return await self._end_crashed()
+                await self._failed.end_crashed(self.definition)
+                return RunEnd.ENDED
             with self._core.hooks.span(PROCESS, process_id=self.process_id, process=self.definition.name):
                 return await self._drive(arguments)
         except (LeaseLost, ProcessTerminal, EventConflict) as lost:
@@ -159,8 +122,9 @@ class ProcessRun:
     def cancel(self, reason: str) -> None:
         """Raise CancelledError in the function at its current await."""
         self._cancel_reason, self._cancel_seen = reason, True
-        self._cancel_pending = self._task is None
-        if self._task is not None:
+        if self._task is None:
+            self.parking.cancel_later(reason)
+        else:
             self._task.cancel()
 
     def cancel_once(self, reason: str) -> None:
@@ -177,65 +141,6 @@ class ProcessRun:
         """Stop at once and write nothing: another worker holds the lease."""
         self._lost = True
         self._stop()
-
-    def now_ms(self) -> int:
-        """Return the time of the storage, as of the claim plus what has passed since."""
-        return self._began_ms + round((time.monotonic() - self._began) * 1_000)
-
-    async def until(self, due_at_ms: int) -> None:
-        """Return if the moment has come, or is about to, else park until then."""
-        while (left_ms := due_at_ms - self.now_ms()) > 0:
-            if left_ms > _SHORT_MS:
-                await self.block(due_at_ms)
-            await asyncio.sleep(left_ms / 1_000)
-
-    async def block(self, until_ms: int | None, signal: SignalWait | None = None) -> NoReturn:
-        """Wait until the run is parked; it never returns, and the next run starts from the beginning."""
-        self._journal.check_running()
-        self._deliver_cancel()
-        wait = (until_ms, signal)
-        self._waits.append(wait)
-        try:
-            await self._journal.lines.park()
-        finally:
-            if not self._parking:
-                self._waits.remove(wait)
-
-    def take_ordinal(self, name: str) -> int:
-        """Return the number of the next signal of a name that no recorded or earlier wait has taken."""
-        taken = self._ordinals.get(name)
-        if taken is None:
-            outcomes = self._journal.recorded_outcomes(f"signal:{name}")
-            numbers = (each.get("ordinal") for each in outcomes if isinstance(each, dict))
-            taken = self._ordinals[name] = {number for number in numbers if isinstance(number, int)}
-        ordinal = next(number for number in range(1, len(taken) + 2) if number not in taken)
-        taken.add(ordinal)
-        return ordinal
-
-    def give_back_ordinal(self, name: str, ordinal: int) -> None:
-        """Leave a signal to the next wait: this one ended without it."""
-        self._ordinals[name].discard(ordinal)
-
-    async def resumed(self) -> None:
-        """Note in the log that a signal that was waited for has come."""
-        wait = self.record.projection.wait
-        if wait is not None:
-            self.record = await self._writes.clear_wait(wait)
-
-    async def wait_key(self, identity: WaitIdentity) -> WaitKey:
-        scope = ProcessScope(process_id=self.process_id)
-        return await self.lease.bridge("the key of a wait", self.storage.waits.key, scope, identity)
-
-    async def resolution(self, identity: WaitIdentity, timeout_ms: int | None) -> Resolution:
-        """Return how a wait was resolved, or park until it is."""
-        waits, key = self.storage.waits, await self.wait_key(identity)
-        while True:
-            wait = await self.lease.bridge("opening a wait", waits.open, key, timeout_ms=timeout_ms)
-            if wait.resolution is not None:
-                return wait.resolution
-            if wait.deadline_ms is None or self.now_ms() < wait.deadline_ms:
-                await self.block(wait.deadline_ms)
-            await self.lease.bridge("the deadline of a wait", waits.expire)
 
     async def start_child(
         self, key: str, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -274,7 +179,7 @@ class ProcessRun:
         return definition, read_arguments(definition.function, what, stored)
 
     async def _drive(self, arguments: dict[str, Any]) -> RunEnd:
-        if self._cancel_pending and await self._never_began():
+        if self.parking.cancels_later and await self._never_began():
             return await self._end(self._cancellation())
         if self._has_effects:
             await self._journal.load()
@@ -315,8 +220,10 @@ class ProcessRun:
         if self._released or self._task is None:
             await self._writes.release()
             return RunEnd.RELEASED
-        if self._parking:
-            return await self._park()
+        if self.parking.is_parking:
+            await self.parking.park()
+            self._core.hooks.note("process.parked", process_id=self.process_id)
+            return RunEnd.PARKED
         if self._task.cancelled():
             if self._cancel_seen:
                 return await self._end(await self._reread_cancellation())
@@ -334,21 +241,10 @@ class ProcessRun:
             return await self._end_failed("process_result_invalid", invalid)
         return await self._end(Success(value=value))
 
-    async def _park(self) -> RunEnd:
-        signal = next((signal for _, signal in self._waits if signal is not None), None)
-        noted = self.record.projection.wait
-        if signal is not None and noted != signal:
-            await self._writes.set_wait(signal)
-        elif signal is None and noted is not None:
-            await self._writes.clear_wait(noted)
-        await self._writes.park(min((until for until, _ in self._waits if until is not None), default=None))
-        self._core.hooks.note("process.parked", process_id=self.process_id)
-        return RunEnd.PARKED
-
     async def _leave(self, unknown: UnknownDefinition) -> RunEnd:
         """Leave the process to a worker that has its code; its log says what is missing."""
         self._core.hooks.note("definition.unknown", process_id=self.process_id, message=str(unknown))
-        await self._writes.note_failure(unknown, f"{_STUCK}{unknown.kind}:{unknown.name}")
+        await self._writes.note_failure(unknown, f"{STUCK}{unknown.kind}:{unknown.name}")
         await self._writes.release()
         return RunEnd.UNKNOWN
 
@@ -359,21 +255,9 @@ class ProcessRun:
             return await self._end_failed("process_result_invalid", error)
         return RunEnd.ENDED
 
-    async def _end_failed(self, code: str, error: BaseException, failed: FailedAttempt | None = None) -> RunEnd:
-        """End the process as failed, with the traceback of the application."""
-        if failed is None:
-            failed = failed_attempt(error, attempt=1, max_attempts=1)
-        kind = FailureClass.INVALID_REQUEST if isinstance(error, InvalidInput) else FailureClass.EXECUTION
-        message, raw = error_text(error), failed.details()
-        await self._writes.complete(Failure(failure_class=kind, code=code, message=message, raw=raw))
-        failed.note("process.failed", self._core.hooks, self._ids())
+    async def _end_failed(self, code: str, error: BaseException) -> RunEnd:
+        await self._failed.end(code, error)
         return RunEnd.ENDED
-
-    async def _end_crashed(self) -> RunEnd:
-        """End a process whose runs killed their workers; without a bound it would kill every worker, one by one."""
-        error, most = crash_error(self._crashes), self.definition.retry.max_crashes
-        failed = failed_attempt(error, attempt=self._crashes, max_attempts=most)
-        return await self._end_failed("process_crashed", error, failed)
 
     async def _fail(self, error: BaseException) -> RunEnd:
         """Note a failed attempt; try again later, or end the process if it was the last."""
@@ -381,53 +265,18 @@ class ProcessRun:
         if await self._core.is_outdated(error):
             await self._writes.release()
             return RunEnd.RELEASED
-        retry, stuck, trace = self.definition.retry, isinstance(error, _FIXABLE), trace_of(error)
-        # The log has each problem once, however often it is met.
-        problem = content_hash(f"{error_text(error)}\0{trace}".encode())[:32]
-        name = f"{_STUCK}{problem}" if stuck else str(self.fence.fencing)
-        await self._writes.note_failure(error, name, trace=trace)
-        noted = await self._writes.events(ATTEMPT_FAILED)
-        attempt = sum(not (event.replay_key or "").startswith(f"attempt:{_STUCK}") for event in noted)
-        failed = failed_attempt(error, attempt=attempt, max_attempts=retry.max_attempts, counts=not stuck, trace=trace)
-        if not stuck and (attempt >= retry.max_attempts or self._is_final(error)):
-            return await self._end_failed(failed.code, error, failed)
-        waits_for_operator = stuck and not isinstance(error, STORAGE_TROUBLE)
-        pause_s = retry.longest_pause_s if waits_for_operator else retry.pause_s(max(attempt, 1))
-        failed.note("process.retried", self._core.hooks, self._ids(), next_s=pause_s)
-        await self._writes.park(self.now_ms() + round(pause_s * 1_000))
+        is_recorded = self._journal.is_recorded(error)
+        pause_s = await self._failed.end_or_pause(self.definition, error, is_recorded=is_recorded)
+        if pause_s is None:
+            return RunEnd.ENDED
+        await self._writes.park(self.parking.now_ms() + round(pause_s * 1_000))
         return RunEnd.FAILED
-
-    def _is_final(self, error: BaseException) -> bool:
-        """Return whether another attempt cannot help."""
-        definition = self.definition
-        return (
-            isinstance(error, _FINAL)
-            or self._journal.is_recorded(error)
-            or (not definition.retry.programming_errors and is_programming_error(error, definition.function))
-        )
-
-    def _ids(self) -> dict[str, str]:
-        identity = self.record.registration.identity
-        return {"process": (identity and identity.label) or "", "process_id": self.process_id}
-
-    def _suspend(self) -> None:
-        """Park: every branch waits for something that another run will see."""
-        if not self._parking:
-            self._parking = True
-            self._journal.stop(Suspended())
-            self._journal.lines.suspend(Suspended())
 
     def _stop(self) -> None:
         self.lease.give_up()
         self._journal.stop(Suspended())
         if self._task is not None:
             self._task.cancel()
-
-    def _deliver_cancel(self) -> None:
-        """Raise the cancellation that was asked for before this run, once, where the function would do new work."""
-        if self._cancel_pending:
-            self._cancel_pending = False
-            raise asyncio.CancelledError(self._cancel_reason)
 
     def _cancellation(self) -> Cancellation:
         return Cancellation(message=self._cancel_reason or "the process was cancelled")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
@@ -47,6 +47,8 @@ T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 _SHOWN_ARGUMENT_BYTES: Final = 1_024
+RACE: Final = "race"
+"""The name of the record of a race."""
 
 
 class StepOptions(Value, frozen=True, kw_only=True):
@@ -152,13 +154,13 @@ class Journal:
         """Return the record of an operation of the runtime itself if there is one."""
         return self._known(self._envelope(key, command))
 
-    def recorded_outcomes(self, key_id: str) -> list[JSON]:
-        """Return the outcomes of all recorded waits for the same thing."""
-        return [
-            record.outcome
-            for record in self._records.values()
-            if isinstance(record.envelope.command, AwaitEvent) and record.envelope.command.key_id == key_id
-        ]
+    def waited(self, key_id: str) -> list[JSON]:
+        """Return the outcomes of all recorded waits for the same thing, alone or as the winner of a race."""
+        return [outcome for record in self._records.values() for waited, outcome in _waited(record) if waited == key_id]
+
+    def fail_later(self, key: str, command: Command, outcome: JSON) -> None:
+        """Record an outcome once this branch continues after the failure that it stands for."""
+        current_line().failures.append((self._envelope(key, command), outcome))
 
     async def recorded(self, key: str, command: Command, body: Callable[[], Awaitable[JSON]]) -> EffectRecord:
         """Return the record of an operation of the runtime itself, running it if there is none."""
@@ -360,3 +362,12 @@ class Journal:
 
 def _as_error(failure: BaseException) -> EffectError:
     return EffectError(code=error_code(failure), message=error_text(failure))
+
+
+def _waited(record: EffectRecord) -> Iterator[tuple[str, JSON]]:
+    """Return what was waited for, and the outcome."""
+    outcome, command = record.outcome, record.envelope.command
+    if isinstance(command, AwaitEvent):
+        yield command.key_id, outcome
+    elif isinstance(command, Step) and command.name == RACE and isinstance(outcome, dict) and "key_id" in outcome:
+        yield str(outcome["key_id"]), outcome.get("outcome")

@@ -7,17 +7,22 @@ import random
 import uuid
 from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol, TypeVar, overload
+from typing import Any, Final, Literal, Protocol, TypeVar, overload
 
 from lash.errors import InvalidInput, WaitRejected
 from lash.model.effect import AwaitEvent, Sleep
 from lash.model.value import JSON
 from lash.model.wait import Cancelled, CustomIdentity, Rejected, Resolution, Resolved, WaitIdentity, WaitKey
-from lash.runtime.steps.journal import Journal, StepOptions
-from lash.runtime.steps.steps import Steps, constant, milliseconds, nothing
+from lash.runtime.processes.branch import close
+from lash.runtime.steps.journal import RACE, Journal, StepOptions
+from lash.runtime.steps.race import Race, Waitable
+from lash.runtime.steps.steps import Steps, milliseconds, nothing
 from lash.runtime.steps.values import UNTYPED, from_json
 
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -48,14 +53,14 @@ class Waits(Steps):
         super().__init__(journal, StepOptions())
         self._waiting = run
 
-    def sleep(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> Awaitable[None]:
+    def sleep(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> Waitable[None]:
         """Pause. The due time is set once; until then the turn or process takes no memory and no worker."""
         pause = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
         if pause < timedelta(0):
             raise InvalidInput(f"a pause is not negative: {pause}")
         return self._sleep(self._journal.name("sleep"), Sleep(duration_ms=round(pause / timedelta(milliseconds=1))))
 
-    def sleep_until(self, moment: datetime) -> Awaitable[None]:
+    def sleep_until(self, moment: datetime) -> Waitable[None]:
         """Pause until a moment, which must have a time zone."""
         if moment.tzinfo is None:
             raise InvalidInput(f"{moment} has no time zone")
@@ -67,12 +72,12 @@ class Waits(Steps):
         return (await self._waiting.wait_key(CustomIdentity(key=name))).text
 
     @overload
-    def wait(self, name: str, *, timeout_s: float | None = None, of_type: type[T]) -> Awaitable[T]: ...
+    def wait(self, name: str, *, timeout_s: float | None = None, of_type: type[T]) -> Waitable[T]: ...
 
     @overload
-    def wait(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Awaitable[Any]: ...
+    def wait(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Waitable[Any]: ...
 
-    def wait(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Awaitable[Any]:
+    def wait(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Waitable[Any]:
         """Wait until the key of this name is resolved with ``app.resolve``, and return the value.
 
         A name stands for one resolution, so waiting for it again returns the same value. The value is of the type
@@ -81,6 +86,61 @@ class Waits(Steps):
         """
         key = self._journal.name(f"wait.{name}")
         return self._wait(key, name, milliseconds(timeout_s), UNTYPED if of_type is None else of_type)
+
+    @overload
+    def wait_any(self, first: Waitable[A], /) -> Awaitable[tuple[Literal[0], A]]: ...
+
+    @overload
+    def wait_any(
+        self, first: Waitable[A], second: Waitable[B], /
+    ) -> Awaitable[tuple[Literal[0], A] | tuple[Literal[1], B]]: ...
+
+    @overload
+    def wait_any(
+        self, first: Waitable[A], second: Waitable[B], third: Waitable[C], /
+    ) -> Awaitable[tuple[Literal[0], A] | tuple[Literal[1], B] | tuple[Literal[2], C]]: ...
+
+    @overload
+    def wait_any(self, *waitables: Waitable[T]) -> Awaitable[tuple[int, T]]: ...
+
+    def wait_any(self, *waitables: Waitable[Any]) -> Awaitable[tuple[int, Any]]:
+        """Wait for the first of several waits, signals, pauses and ends of children: its position, and its value.
+
+        Which one it was is recorded with its value, in one write. The others stay as they are: a signal is left to the
+        next wait for its name, a wait stays open, a child continues. Raises what the first one raises.
+        """
+        given: tuple[object, ...] = waitables
+        other = [each for each in given if not isinstance(each, Waitable)]
+        if other:
+            for each in waitables:
+                close(each)
+            raise InvalidInput(
+                f"expected a wait, a signal, a pause or the result of a child, got {type(other[0]).__name__}; race() "
+                "takes steps and calls of async functions too"
+            )
+        return Race(self._journal, self._journal.name(RACE), waitables).run()
+
+    @overload
+    def race(self, first: Awaitable[A], second: Awaitable[B], /) -> Awaitable[A | B]: ...
+
+    @overload
+    def race(self, first: Awaitable[A], second: Awaitable[B], third: Awaitable[C], /) -> Awaitable[A | B | C]: ...
+
+    @overload
+    def race(self, *awaitables: Awaitable[T]) -> Awaitable[T]: ...
+
+    def race(self, *awaitables: Awaitable[Any]) -> Awaitable[Any]:
+        """Run several branches concurrently until the first ends; return its result, or raise its error.
+
+        Give it what ``gather`` takes: steps, waits, and calls of async functions that contain them. The winner is
+        recorded before the function continues, so every later run has the same one and does not run the losers again.
+
+        The losers are cancelled: CancelledError is raised where they are. What a loser has recorded stays recorded, and
+        a signal that its code has received is not received again. What it does while it is cancelled does not happen
+        again after a crash, so put it behind the race if it must. A plain function in a thread runs to its end, and
+        its result is dropped. Do not race a ``once`` step: if it loses, its outcome is unknown.
+        """
+        return self._first(self._journal.name(RACE), awaitables)
 
     def now(self) -> Awaitable[datetime]:
         """Return the time, the same in every run."""
@@ -99,32 +159,36 @@ class Waits(Steps):
         identity = f"{self._waiting.seed}\0{self._journal.name(name)}"
         return hashlib.sha256(identity.encode()).digest()
 
-    async def _sleep(self, key: str, command: Sleep) -> None:
-        record = await self._journal.recorded(key, command, nothing)
-        await self._waiting.until(record.due_at_ms or 0)
+    async def _first(self, key: str, awaitables: tuple[Awaitable[Any], ...]) -> Any:  # noqa: ANN401
+        _, result = await Race(self._journal, key, awaitables).run()
+        return result
+
+    def _sleep(self, key: str, command: Sleep) -> Waitable[None]:
+        async def find() -> JSON:
+            record = await self._journal.recorded(key, command, nothing)
+            await self._waiting.until(record.due_at_ms or 0)
+            return None
+
+        return Waitable(self._journal, key, None, find, lambda _outcome: None)
 
     async def _now(self, key: str) -> datetime:
         # A sleep of no time is due at the clock of the storage.
         record = await self._journal.recorded(key, Sleep(duration_ms=0), nothing)
         return _EPOCH + timedelta(milliseconds=record.due_at_ms or 0)
 
-    async def _deadline(self, key: str, timeout_ms: int) -> int:
-        record = await self._journal.recorded(f"{key}:deadline", Sleep(duration_ms=timeout_ms), nothing)
-        return record.due_at_ms or 0
+    def _wait(self, key: str, name: str, timeout_ms: int | None, declared: object) -> Waitable[Any]:
+        async def find() -> JSON:
+            return _resolution_json(await self._waiting.resolution(CustomIdentity(key=name), timeout_ms))
 
-    async def _wait(self, key: str, name: str, timeout_ms: int | None, declared: object) -> Any:  # noqa: ANN401
-        command = AwaitEvent(key_id=f"wait:{name}")
-        known = self._journal.peek(key, command)
-        if known is None:
-            await self._journal.begin_new()
-            resolution = await self._waiting.resolution(CustomIdentity(key=name), timeout_ms)
-            known = await self._journal.recorded(key, command, constant(_resolution_json(resolution)))
-        kept = known.outcome if isinstance(known.outcome, dict) else {}
-        if kept.get("timed_out"):
-            raise self._journal.as_recorded(TimeoutError(f"wait {name!r} was not resolved in time"))
-        if "code" in kept:
-            raise self._journal.as_recorded(WaitRejected(name, str(kept["code"]), str(kept.get("message", ""))))
-        return from_json(kept.get("value"), declared, f"the value of wait {name!r}")
+        def read(outcome: JSON) -> Any:  # noqa: ANN401 (the declared type is known at run time)
+            kept = outcome if isinstance(outcome, dict) else {}
+            if kept.get("timed_out"):
+                raise self._journal.as_recorded(TimeoutError(f"wait {name!r} was not resolved in time"))
+            if "code" in kept:
+                raise self._journal.as_recorded(WaitRejected(name, str(kept["code"]), str(kept.get("message", ""))))
+            return from_json(kept.get("value"), declared, f"the value of wait {name!r}")
+
+        return Waitable(self._journal, key, AwaitEvent(key_id=f"wait:{name}"), find, read)
 
 
 def _resolution_json(resolution: Resolution) -> JSON:

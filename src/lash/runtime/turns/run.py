@@ -253,7 +253,7 @@ class TurnRun:
         core, ttl_ms = self._core, self._core.options.ttl_ms
         journal = Journal(core.storage, self._scope(), self._fence, self.lease, core.owner, core.hooks, ttl_ms=ttl_ms)
         self._journal, self._hand_offs, self._agent = journal, 0, None
-        self.parking.attach(journal, self._scope())
+        self.parking.attach(journal)
         if recorded:
             await journal.load()
         self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
