@@ -8,6 +8,8 @@ The Python and shell blocks of a page run in order, in one empty directory. A co
 ``<!-- output -->``
     The block is the whole output of the commands right above it, or else of the Python blocks since the last such
     block.
+``<!-- elsewhere -->``
+    The block needs a server; the tests of what it shows run it.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ def blocks_of(text: str) -> list[Block]:
     for match in _FENCE.finditer(text):
         line = text.count("\n", 0, match.start("body")) + 1
         marker, name = match["marker"], match["name"]
-        if marker not in (None, "program", "output") or (marker == "program") != bool(name):
-            raise ValueError(f"line {line}: a block is marked `program: file` or `output`, not {marker!r}")
+        if marker not in (None, "program", "output", "elsewhere") or (marker == "program") != bool(name):
+            raise ValueError(f"line {line}: a block is marked `program: file`, `output` or `elsewhere`, not {marker!r}")
         found.append(Block(match["language"], match["body"], line, marker, name))
     return found
 

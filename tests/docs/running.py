@@ -43,6 +43,8 @@ class _Running:
         self._is_new = False
 
     def block(self, block: Block) -> None:
+        if block.marker == "elsewhere":
+            return
         if block.marker == "output":
             self._compare(block)
             return

@@ -20,7 +20,7 @@ def _run(folder: Path) -> subprocess.CompletedProcess[str]:
 async def test_the_example_runs_and_can_be_run_again(tmp_path: Path) -> None:
     """The agent answers; a second run sends the same message and gets the same answer."""
     blocks = blocks_of(README.read_text(encoding="utf-8"))
-    (example,) = (block.body for block in blocks if block.language == "python")
+    example, _ = (block.body for block in blocks if block.language == "python")
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     for _ in range(2):
         done = await asyncio.to_thread(_run, tmp_path)

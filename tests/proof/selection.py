@@ -27,6 +27,7 @@ SAMPLED: Final = (
 """Run by both: ``make test`` runs a short form, ``make proof`` a long one, as an environment variable says."""
 
 LONG: Final = (
+    "tests/agents/test_readme_agent.py::test_it_runs_with_an_approval_from_another_process",
     "tests/base/test_codec.py::test_plain_json_comes_back_as_it_was",
     "tests/benchmarks/test_kit.py::test_sides_take_turns",
     "tests/benchmarks/test_kit.py::test_the_server_counts_statements_and_transactions",

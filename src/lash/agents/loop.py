@@ -71,6 +71,8 @@ class Loop:
                 self._turn.add(await self._call_tools(reply.calls))
                 if self._agent.early_input:
                     await self._turn.join_early_input()
+            elif reply.stop is Stop.PAUSED:
+                self._turn.add(parts)
             elif self._is_valid(reply, parts):
                 return Message(id="reply", role=Role.ASSISTANT, parts=parts)
         raise TooManyRounds(

@@ -18,6 +18,8 @@ class Stop(enum.StrEnum):
     """The reply is complete, or the model calls tools."""
     LENGTH = "length"
     """The limit of output tokens, or the context window, was reached."""
+    PAUSED = "paused"
+    """The provider paused, in the middle of work of its own, and continues with the next call."""
     REFUSED = "refused"
     """The model or a filter of the provider refused to answer."""
 
