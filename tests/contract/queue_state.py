@@ -40,6 +40,7 @@ class DraftFields(TypedDict, total=False):
     slot: Slot
     merge_key: str | None
     available_at_ms: int
+    priority: int
 
 
 def late(text: str, *, session_id: str = "s", **fields: Unpack[DraftFields]) -> BatchDraft:

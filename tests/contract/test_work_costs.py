@@ -92,6 +92,27 @@ _WAITING = (
     """,
 )
 """Sessions whose turn is parked, half of them until a moment, each with its input."""
+_BACKLOG = (
+    """
+    INSERT INTO lash_sessions (session_id, name, created_at_ms, model, relation, revision, updated_at_ms)
+    SELECT 'q' || n, 'n', n, '', t.relation, 0, n FROM {numbers} CROSS JOIN lash_sessions AS t WHERE t.session_id = 's0'
+    """,
+    """
+    INSERT INTO lash_session_leases (session_key)
+    SELECT s.session_key
+    FROM lash_sessions AS s
+    WHERE NOT EXISTS (SELECT 1 FROM lash_session_leases AS l WHERE l.session_key = s.session_key)
+    """,
+    """
+    INSERT INTO lash_batches (
+        session_key, batch_id, lane, delivery, slot, available_at_ms, enqueued_at_ms, payloads, priority
+    )
+    SELECT s.session_key, 'f', 'late', 'after_current_turn_commit', 'exclusive', 0, 0, '{{}}', s.session_key % 3
+    FROM lash_sessions AS s
+    WHERE s.session_id LIKE 'q%' AND NOT EXISTS (SELECT 1 FROM lash_batches AS b WHERE b.session_key = s.session_key)
+    """,
+)
+"""Sessions with a ready message each, two of three with a priority."""
 
 
 async def _begin(url: str) -> None:
@@ -103,14 +124,14 @@ async def _begin(url: str) -> None:
 
 
 async def _fill(url: str, backend: str, first: int, last: int) -> None:
-    """Add parked processes of these numbers, half as many that run elsewhere, queued batches and parked turns."""
+    """Add parked processes of these numbers, half as many that run elsewhere, batches, parked and ready turns."""
     numbers = _NUMBERS[backend].format(first=first, last=last)
     tenth = _NUMBERS[backend].format(first=first // 10, last=last // 10 - 1)
     await raw(url, _PROCESSES.format(numbers=numbers))
     await raw(url, _LEASES.format(forever=_FOREVER))
     await raw(url, _RUNNING.format(forever=_FOREVER, count=last // 20))
     await raw(url, _BATCHES.format(numbers=tenth, forever=_FOREVER))
-    for statement in _WAITING:
+    for statement in (*_WAITING, *_BACKLOG):
         await raw(url, statement.format(numbers=tenth, forever=_FOREVER, never=2**63 - 1))
 
 
@@ -191,7 +212,7 @@ def _steps(connection: apsw.Connection, query: str, parameters: dict[str, object
 async def test_sqlite_looks_no_longer_with_more_parked(tmp_path: Path, backend_name: str) -> None:
     """SQLite runs as many instructions with 1,000 as with 100,000 parked processes and queued batches.
 
-    The same holds for 100 and 10,000 parked turns.
+    The same holds for 100 and 10,000 parked turns, and sessions that wait for a worker.
     """
     path = tmp_path / "lash.db"
     url, queries = f"sqlite:///{path}", load_queries("lash.sqlite.sql")
@@ -246,7 +267,7 @@ def full(postgres_server: PostgresServer) -> Iterator[Full]:
 @pytest.mark.parametrize("statistics", ["", "fresh"])
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 async def test_a_postgres_look_reads_few_rows(full: Full, backend_name: str, statistics: str, mode: str) -> None:
-    """At 100,000 parked processes and 10,000 parked turns a poll reads a few rows of each table, through indexes."""
+    """At 100,000 parked processes, 10,000 parked and 10,000 ready turns a poll reads a few rows, through indexes."""
     if statistics:
         await raw(
             full.url,

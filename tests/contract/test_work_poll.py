@@ -133,7 +133,7 @@ class TestLook:
         assert await looked(storage) == WorkList(now_ms=harness.clock.now_ms())
 
     async def test_limits_are_kept(self, harness: Harness) -> None:
-        """A poll returns no more than the limits, the oldest processes first; a limit of zero returns none."""
+        """A poll returns no more than the limits, of sessions in each lane; a limit of zero returns none."""
         storage = await _sessions(harness, *"abc")
         for name in "abc":
             await queued(storage, late("x", session_id=name))
@@ -141,7 +141,7 @@ class TestLook:
             await registered(storage, name)
             await harness.clock.advance(1)
         work = await storage.work.poll(sessions=2, processes=2, owner=ANN)
-        assert (work.session_ids, work.process_ids) == (("a", "b"), ("c", "a"))
+        assert (work.lanes.waiting, work.lanes.newest, work.process_ids) == (("a", "b"), ("c",), ("c", "a"))
         work = await storage.work.poll(sessions=0, processes=0, owner=ME)
         assert (work.session_ids, work.process_ids) == ((), ())
 

@@ -32,6 +32,7 @@ BATCH = Batch(
     enqueued_at_ms=5,
     attempts=2,
     failures=1,
+    priority=6,
 )
 CLAIM = Claim(
     session_id=SESSION,
@@ -54,6 +55,7 @@ ROW = DeadLetterRow(
     5,
     2,
     1,
+    6,
     '{"payloads":[{"kind":"turn_input","items":[{"type":"text","text":"hello"}]}]}',
     "it fails",
     '{"error":{"type":"ValueError"}}',

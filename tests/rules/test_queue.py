@@ -93,6 +93,7 @@ ROW = BatchRow(
     5,
     2,
     1,
+    3,
     '{"payloads":[{"kind":"turn_input","items":[{"type":"text","text":"hello"}]}]}',
 )
 BATCH = Batch(
@@ -108,6 +109,7 @@ BATCH = Batch(
     enqueued_at_ms=5,
     attempts=2,
     failures=1,
+    priority=3,
 )
 CLAIM = Claim(
     session_id=SESSION,
@@ -138,13 +140,14 @@ def test_a_batch_has_its_golden_hash() -> None:
         replace(DRAFT, session_id="other"),
         replace(DRAFT, source_key=None),
         replace(DRAFT, available_at_ms=5),
+        replace(DRAFT, priority=9),
         replace(DRAFT, payloads=[HELLO]),
         replace(DRAFT, payloads=(NAMED,)),
     ],
-    ids=["session", "source key", "availability", "list", "agent"],
+    ids=["session", "source key", "availability", "priority", "list", "agent"],
 )
 def test_what_is_no_content_does_not_change_the_hash(same: BatchDraft) -> None:
-    """Session, key, due time and the agent that is to answer are not part of the content."""
+    """Session, key, due time, priority and the agent that is to answer are not part of the content."""
     assert encode_batch(same).content_hash == GOLDEN
 
 
@@ -208,6 +211,8 @@ def test_a_batch_waits_in_the_lane_of_its_kind_and_delivery(payload: Payload, de
     [
         ("draft", "expected a BatchDraft, got str"),
         (replace(DRAFT, session_id=""), "session_id is blank"),
+        (replace(DRAFT, priority=-1), "priority must lie between 0"),
+        (replace(DRAFT, priority=10), "expected a priority from 0 to 9, got 10"),
         (replace(DRAFT, available_at_ms=-1), "available_at_ms must lie between 0"),
         (replace(DRAFT, available_at_ms=2**63), "available_at_ms must lie between 0"),
         (replace(DRAFT, available_at_ms=2**63 - 1), "available_at_ms must be below 9223372036854775807"),

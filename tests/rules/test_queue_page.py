@@ -9,7 +9,7 @@ from lash.plan.queue.page import PreparedQueuePage, QueuedRow, decode_queued, pr
 from lash.plan.session.page import IdRange, ids_of
 
 ROW = QueuedRow(
-    *(9, "b", None, "after_current_turn_commit", "join", None, 7, 5, 2, 1),
+    *(9, "b", None, "after_current_turn_commit", "join", None, 7, 5, 2, 1, 3),
     '{"payloads":[{"kind":"session_command","command":"c"}]}',
     *("s", "delayed"),
 )
@@ -67,6 +67,7 @@ def test_rows_become_batches() -> None:
             enqueued_at_ms=5,
             attempts=2,
             failures=1,
+            priority=3,
         ),
         state=QueuedState.DELAYED,
     )

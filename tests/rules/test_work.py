@@ -19,7 +19,7 @@ from lash.model.process.process import (
     Recovery,
     Registration,
 )
-from lash.model.work import WorkList
+from lash.model.work import SessionLanes, WorkList
 from lash.plan.process.event import InsertEvent, plan_append
 from lash.plan.process.process import encode_registration
 from lash.plan.work import (
@@ -169,11 +169,11 @@ def test_what_was_found_is_decoded() -> None:
     text = '{"host_id":"h","boot_id":"b","pid":3,"process_start":"7"}'
     held = LeaseOwner(owner_id="o", incarnation_id="2", process=process)
     answer = WorkAnswer(
-        9, ["s"], ["p"], ["c"], ["x"], [HeldRow("t", 1, "o", "2", text, "k", 2, 3)],
+        9, ["u"], ["r"], ["s", "t", "s"], ["n"], ["p"], ["c"], ["x"], [HeldRow("t", 1, "o", "2", text, "k", 2, 3)],
         [HeldRow("q", 4, "o", "2", text, "l", 5, 6)], 11, 12, 13, True, None,
     )  # fmt: skip
     assert decode_work(answer) == WorkList(
-        session_ids=("s",),
+        lanes=SessionLanes(urgent=("u",), resumed=("r",), waiting=("s", "t"), newest=("n",)),
         process_ids=("p",),
         commanded_session_ids=("c",),
         cancelled_process_ids=("x",),
@@ -204,7 +204,7 @@ def test_a_holder_without_a_lease_is_corrupt() -> None:
     """A row found by its holder must have a lease."""
     answer = WorkAnswer(
         9,
-        [],
+        *([], [], [], []),
         [],
         [],
         [],
@@ -235,6 +235,8 @@ def test_timers_are_due_or_a_moment_to_look_again(
     next_at_ms: int | None, timer_at_ms: int | None, *, due: bool, soonest: int | None
 ) -> None:
     """A schedule or a wait whose time has come is due; a later one gives the next moment to poll."""
-    answer = WorkAnswer(9, [], [], [], [], [], [], next_at_ms, timer_at_ms, 13, any_wakes=False, fleet=None)
+    answer = WorkAnswer(
+        9, *([], [], [], []), [], [], [], [], [], next_at_ms, timer_at_ms, 13, any_wakes=False, fleet=None
+    )
     work = decode_work(answer)
     assert (work.timers_due, work.next_at_ms) == (due, soonest)

@@ -131,7 +131,10 @@ async def test_a_full_worker_hears_orders(backend_url: str) -> None:
 
 
 async def test_sessions_that_always_have_work_leave_room_for_others(stage: Stage) -> None:
-    """Under more work than a worker can do, the session that waited longest comes first, not the oldest."""
+    """Under more work than a worker can do, the session that waited longest comes before the ones that ran.
+
+    One turn in four goes to the newest message.
+    """
     app = stage.app(options=lash.WorkerOptions(sessions=1))
     served: list[str] = []
 
@@ -145,7 +148,7 @@ async def test_sessions_that_always_have_work_leave_room_for_others(stage: Stage
         for name in ("greedy", "greedier", "modest"):
             await app.session(name).send("x", key="first")
         await app.drain()
-    assert "modest" in served[:3]
+    assert "modest" in served[:4]
     assert len(served) >= 30
 
 

@@ -280,6 +280,7 @@ from lash.model.wait import UnknownOrRevoked as UnknownOrRevoked
 from lash.model.wait import WaitIdentity as WaitIdentity
 from lash.model.wait import WaitKey as WaitKey
 from lash.model.wait import WaitRecord as WaitRecord
+from lash.model.work import SessionLanes as SessionLanes
 from lash.model.work import WorkList as WorkList
 from lash.model.worker import Beat as Beat
 from lash.model.worker import Fleet as Fleet

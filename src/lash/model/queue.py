@@ -96,12 +96,18 @@ PARKED_AT_MS: Final = 2**63 - 1
 """When the input of a parked turn is available: never, until its turn is ready."""
 
 
+MAX_PRIORITY: Final = 9
+"""The priority of the most urgent work; 0 is the default."""
+
+
 class BatchDraft(Value, frozen=True, kw_only=True):
     """Work to enqueue, all payloads of one kind.
 
     ``source_key`` makes the enqueue idempotent: the key stays reserved after the work is done. Adjacent batches with
     the same ``merge_key`` may be claimed together; without a key a batch never merges. ``available_at_ms`` delays it.
     When the batch leaves the queue, consumed or not, the parked turn of ``wake_session_id`` continues.
+    The session comes before others as long as a batch of a higher ``priority`` is ready in it; the order within the
+    session stays.
     """
 
     session_id: str
@@ -112,6 +118,7 @@ class BatchDraft(Value, frozen=True, kw_only=True):
     merge_key: str | None = None
     available_at_ms: int = 0
     wake_session_id: str | None = None
+    priority: int = 0
 
 
 class Batch(Value, frozen=True, kw_only=True):
@@ -133,6 +140,7 @@ class Batch(Value, frozen=True, kw_only=True):
     enqueued_at_ms: int
     attempts: Count
     failures: Count = 0
+    priority: Count = 0
 
     @property
     def is_parked(self) -> bool:

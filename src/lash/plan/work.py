@@ -15,7 +15,7 @@ from lash.model.causal import ProcessCause, ProcessEventCause
 from lash.model.lease import Lease, LeaseOwner, Resource, process_resource, session_resource
 from lash.model.process.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL_PREFIX
 from lash.model.process.process import ProcessStatus, Projection, Recovery, Registration
-from lash.model.work import MAX_POLL, WorkList
+from lash.model.work import MAX_POLL, SessionLanes, WorkList
 from lash.plan.lease import MAX_TTL_MS, LeaseRow, check_claim, held_lease
 from lash.plan.park import known_moment
 from lash.plan.worker import FleetRow, WorkerRow, check_beat, decode_fleet
@@ -64,7 +64,10 @@ class WorkAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The rows that a poll found."""
 
     now_ms: int
-    session_ids: list[str]
+    urgent_ids: list[str]
+    resumed_ids: list[str]
+    waiting_ids: list[str]
+    newest_ids: list[str]
     process_ids: list[str]
     commanded_session_ids: list[str]
     cancelled_process_ids: list[str]
@@ -155,7 +158,12 @@ def decode_work(answer: WorkAnswer) -> WorkList:
     next_at_ms = known_moment(answer.next_at_ms)
     moments = [each for each in (next_at_ms, None if timers_due else timer) if each is not None]
     return WorkList(
-        session_ids=tuple(answer.session_ids),
+        lanes=SessionLanes(
+            urgent=_once(answer.urgent_ids),
+            resumed=_once(answer.resumed_ids),
+            waiting=_once(answer.waiting_ids),
+            newest=_once(answer.newest_ids),
+        ),
         process_ids=tuple(answer.process_ids),
         commanded_session_ids=tuple(answer.commanded_session_ids),
         cancelled_process_ids=tuple(answer.cancelled_process_ids),
@@ -184,6 +192,11 @@ def check_pause(pause_ms: object) -> int:
     if milliseconds > MAX_TTL_MS:
         raise InvalidInput(f"pause_ms must be at most {MAX_TTL_MS:,} (a day)")
     return milliseconds
+
+
+def _once(session_ids: list[str]) -> tuple[str, ...]:
+    """Return the sessions at their first place: several of the batches that were found may be of one session."""
+    return tuple(dict.fromkeys(session_ids))
 
 
 def _held(row: HeldRow, resource: Resource) -> Lease:

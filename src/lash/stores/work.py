@@ -29,9 +29,10 @@ class WorkStore(Protocol):
     ) -> WorkList:
         """Return what the caller can claim now, and commands and cancellations for what it runs already.
 
-        At most ``sessions`` and ``processes`` are returned, and as many suspect leases of each other holder on the
-        caller's machine. A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the
-        expiry of leases, so a worker has to poll from time to time even if nothing is announced.
+        At most ``processes`` are returned, and at most ``sessions`` in each lane, a fourth of that in the newest one; a
+        session may be in several. Of each other holder on the caller's machine, as many suspect leases are returned.
+        A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the expiry of leases, so
+        a worker has to poll from time to time even if nothing is announced.
 
         ``process_names`` are the labels of the processes that the caller takes; without it, it takes all. A poll reads
         past ready processes of other labels.

@@ -1288,11 +1288,13 @@ class SessionHandle:
         early: bool = False,
         attachments: Sequence[AttachmentRef] = ...,
         at: datetime | None = None,
+        priority: int = 0,
     ) -> Enqueued:
         """Send a message to the agent; it is durable once this returns.
 
         The key makes it idempotent: a resend returns the first message. An ``early`` message may join a running turn
         where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
+        Sessions with a message of a higher ``priority``, 0 to 9, come before others; the order within a session stays.
         """
     @overload
     def ask(
@@ -1302,6 +1304,7 @@ class SessionHandle:
         key: str | None = None,
         timeout_s: float | None = None,
         attachments: Sequence[AttachmentRef] = ...,
+        priority: int = 0,
     ) -> str: ...
     @overload
     def ask(
@@ -1312,6 +1315,7 @@ class SessionHandle:
         key: str | None = None,
         timeout_s: float | None = None,
         attachments: Sequence[AttachmentRef] = ...,
+        priority: int = 0,
     ) -> T: ...
     def edit(self, message_id: str, text: str, *, key: str | None = None, timeout_s: float | None = None) -> str:
         """Send a message instead of an earlier one of the user, and return the reply, as `ask` does.
@@ -1761,9 +1765,10 @@ class WorkStore:
     ) -> WorkList:
         """Return what the caller can claim now, and commands and cancellations for what it runs already.
 
-        At most ``sessions`` and ``processes`` are returned, and as many suspect leases of each other holder on the
-        caller's machine. A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the
-        expiry of leases, so a worker has to poll from time to time even if nothing is announced.
+        At most ``processes`` are returned, and at most ``sessions`` in each lane, a fourth of that in the newest one; a
+        session may be in several. Of each other holder on the caller's machine, as many suspect leases are returned.
+        A process that is bound to another owner is left out. ``next_at_ms`` does not foresee the expiry of leases, so
+        a worker has to poll from time to time even if nothing is announced.
 
         ``process_names`` are the labels of the processes that the caller takes; without it, it takes all. A poll reads
         past ready processes of other labels.

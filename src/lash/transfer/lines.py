@@ -170,6 +170,7 @@ class BatchLine(_Line, frozen=True, kw_only=True, tag="batch"):
     source_key: str | None = None
     merge_key: str | None = None
     available_at_ms: Count = 0
+    priority: Count = 0
 
 
 class DataLine(_Line, frozen=True, kw_only=True, tag="data"):

@@ -175,6 +175,7 @@ def draft_of(line: BatchLine, session_id: str) -> BatchDraft:
         slot=line.slot,
         merge_key=line.merge_key,
         available_at_ms=line.available_at_ms,
+        priority=line.priority,
     )
 
 
@@ -189,6 +190,7 @@ def batch_lines(batches: Sequence[Batch]) -> tuple[BatchLine, ...]:
             merge_key=each.merge_key,
             # A parked turn is not waited for in another storage: it runs again there.
             available_at_ms=0 if each.is_parked else each.available_at_ms,
+            priority=each.priority,
         )
         for each in batches
     )

@@ -70,10 +70,10 @@ async def test_old_attempts_are_neither_failures_nor_lost(backend_url: str, back
     await execute(backend_url, [*(step.statement for step in steps[:place]), *notes, *old])
     async with await lash.open(backend_url) as storage:
         (letter,) = await storage.queue.dead()
-        assert (letter.attempts, letter.batch.failures) == (4, 0)
+        assert (letter.attempts, letter.batch.failures, letter.batch.priority) == (4, 0, 0)
         turn = await storage.queue.claim_turn("s", owner("w"), ttl_ms=1_000)
         assert isinstance(turn, ClaimedTurn)
-        assert [(batch.attempts, batch.failures) for batch in turn.claim.batches] == [(3, 0)]
+        assert [(batch.attempts, batch.failures, batch.priority) for batch in turn.claim.batches] == [(3, 0, 0)]
         run = await storage.process_leases.claim("p", owner("w"), ttl_ms=1_000)
         assert isinstance(run, ProcessAcquired)
         assert run.crashes == 0

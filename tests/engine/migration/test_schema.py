@@ -39,6 +39,7 @@ MIGRATIONS = (
     "0022_usage_times",
     "0023_session_retention",
     "0024_parked_turns",
+    "0025_priorities",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

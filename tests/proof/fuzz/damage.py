@@ -208,6 +208,7 @@ FREE: Final = frozenset(
         # Tokens of holders, and counters that may have any higher value.
         *("lash_attachment_fences.token", "lash_attachment_fences.version", "lash_batches.claim_count"),
         *("lash_batches.failure_count", "lash_dead_letters.failure_count", "lash_process_leases.crash_count"),
+        *("lash_batches.priority", "lash_dead_letters.priority"),
         *("lash_batches.claim_id", "lash_batches.claim_token", "lash_dead_letters.claim_token"),
         *("lash_session_leases.owner_id", "lash_session_leases.incarnation_id", "lash_session_leases.token"),
         *("lash_session_leases.fencing", "lash_process_leases.fencing", "lash_process_leases.wake_seq"),

@@ -49,6 +49,7 @@ class DeadLetterRow(msgspec.Struct, frozen=True, array_like=True):
     enqueued_at_ms: int
     claim_count: int
     failure_count: int
+    priority: int
     payloads: Annotated[str, BATCH]
     reason: Annotated[str, DEAD_LETTER]
     error: Annotated[str, DEAD_LETTER]
@@ -96,6 +97,7 @@ def decode_dead_letter(row: DeadLetterRow) -> DeadLetter:
         row.enqueued_at_ms,
         row.claim_count,
         row.failure_count,
+        row.priority,
         row.payloads,
     )
     return DeadLetter(

@@ -10,6 +10,7 @@ from lash.base.codec import canonical, content_hash, decode, encode
 from lash.base.limits import check_identifier, check_integer
 from lash.errors import CorruptData, InvalidInput, SourceKeyConflict
 from lash.model.queue import (
+    MAX_PRIORITY,
     PARKED_AT_MS,
     Batch,
     BatchDraft,
@@ -60,6 +61,7 @@ class BatchRow(msgspec.Struct, frozen=True, array_like=True):
     enqueued_at_ms: int
     claim_count: int
     failure_count: int
+    priority: int
     payloads: Annotated[str, BATCH]
 
 
@@ -89,6 +91,8 @@ def encode_batch(draft: BatchDraft) -> EncodedBatch:
     for what, text in texts:
         if text is not None:
             check_identifier(what, text)
+    if check_integer("priority", draft.priority, at_least=0) > MAX_PRIORITY:
+        raise InvalidInput(f"expected a priority from 0 to {MAX_PRIORITY}, got {draft.priority}")
     kinds = _kinds(draft.payloads)
     body = encode(_Payloads(payloads=tuple(draft.payloads)), _Payloads, "payloads")
     is_command = kinds == {SessionCommand}
@@ -158,6 +162,7 @@ def decode_batch(row: BatchRow, session_id: str) -> Batch:
         enqueued_at_ms=row.enqueued_at_ms,
         attempts=row.claim_count,
         failures=row.failure_count,
+        priority=row.priority,
     )
 
 

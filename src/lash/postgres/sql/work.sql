@@ -3,6 +3,67 @@
 -- parked: times are compared with a single value and rows are joined one by one, so that the planner has to use the
 -- index of each list.
 WITH RECURSIVE clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- The sessions with the most urgent ready work. This and the next two lists read up to 256 batches more than they
+-- need: those of running and of paused sessions are left out.
+urgent AS (
+    SELECT b.session_key, b.priority, b.seq
+    FROM (
+        SELECT b.session_key, b.priority, b.seq - 0 AS seq
+        FROM :"schema".lash_batches AS b
+        WHERE b.available_at_ms = 0 AND b.priority > 0
+        ORDER BY b.priority DESC, b.seq - 0
+        LIMIT $1::bigint + 256
+    ) AS b
+    CROSS JOIN LATERAL (
+        SELECT l.token, l.expires_at_ms, l.paused_until_ms
+        FROM :"schema".lash_session_leases AS l
+        WHERE l.session_key = b.session_key
+        LIMIT 1
+    ) AS l
+    WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+    LIMIT $1::bigint
+),
+-- The sessions whose ready work arrived first.
+arrived AS MATERIALIZED (
+    SELECT b.session_key, b.seq
+    FROM (
+        SELECT b.session_key, b.priority, b.seq - 0 AS seq
+        FROM :"schema".lash_batches AS b
+        WHERE b.available_at_ms = 0
+        ORDER BY b.seq - 0
+        LIMIT $1::bigint + 256
+    ) AS b
+    CROSS JOIN LATERAL (
+        SELECT l.token, l.expires_at_ms, l.paused_until_ms
+        FROM :"schema".lash_session_leases AS l
+        WHERE l.session_key = b.session_key
+        LIMIT 1
+    ) AS l
+    WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+    LIMIT $1::bigint
+),
+-- The sessions whose ready work arrived last.
+newest AS (
+    SELECT b.session_key, b.seq
+    FROM (
+        SELECT b.session_key, b.priority, b.seq - 0 AS seq
+        FROM :"schema".lash_batches AS b
+        WHERE b.available_at_ms = 0
+        ORDER BY b.seq - 0 DESC
+        LIMIT $1::bigint + 256
+    ) AS b
+    CROSS JOIN LATERAL (
+        SELECT l.token, l.expires_at_ms, l.paused_until_ms
+        FROM :"schema".lash_session_leases AS l
+        WHERE l.session_key = b.session_key
+        LIMIT 1
+    ) AS l
+    WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+    LIMIT ($1::bigint + 3) / 4
+),
 -- One step through the index per session that has ready work, not per batch.
 walk AS (
     SELECT (
@@ -11,7 +72,7 @@ walk AS (
         ORDER BY b.session_key
         LIMIT 1
     ) AS session_key
-    WHERE $1::bigint > 0
+    WHERE (SELECT count(DISTINCT arrived.session_key) FROM arrived) < $1::bigint
     UNION ALL
     SELECT (
         SELECT b.session_key FROM :"schema".lash_batches AS b
@@ -22,7 +83,8 @@ walk AS (
     FROM walk AS w
     WHERE w.session_key IS NOT NULL
 ),
-idle AS (
+-- The oldest sessions with ready work, if the first batches are of too few sessions.
+aged AS (
     SELECT w.session_key
     FROM walk AS w
     CROSS JOIN LATERAL (
@@ -37,7 +99,7 @@ idle AS (
 ),
 -- The sessions whose delayed work has been due for longest.
 due AS (
-    SELECT b.session_key
+    SELECT b.session_key, b.available_at_ms
     FROM :"schema".lash_batches AS b
     CROSS JOIN LATERAL (
         SELECT l.token, l.expires_at_ms, l.paused_until_ms
@@ -53,7 +115,7 @@ due AS (
 ),
 -- The sessions whose parked turn has been ready for longest.
 parked AS (
-    SELECT l.session_key
+    SELECT l.session_key, l.paused_until_ms
     FROM :"schema".lash_session_leases AS l
     WHERE l.waiting_for IS NOT NULL AND l.paused_until_ms <= (SELECT now_ms FROM clock)
         AND (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
@@ -153,12 +215,35 @@ SELECT
     (SELECT now_ms FROM clock),
     array(
         SELECT s.session_id
+        FROM urgent AS found
+        JOIN :"schema".lash_sessions AS s ON s.session_key = found.session_key
+        ORDER BY found.priority DESC, found.seq
+    ),
+    array(
+        SELECT s.session_id
         FROM (
-            SELECT session_key FROM idle UNION SELECT session_key FROM due UNION SELECT session_key FROM parked
+            SELECT due.session_key, due.available_at_ms AS place FROM due
+            UNION ALL
+            SELECT parked.session_key, parked.paused_until_ms FROM parked
         ) AS found
         JOIN :"schema".lash_sessions AS s ON s.session_key = found.session_key
-        ORDER BY s.session_key
-        LIMIT $1::bigint
+        ORDER BY found.place, found.session_key
+    ),
+    array(
+        SELECT s.session_id
+        FROM (
+            SELECT 0 AS part, arrived.session_key, arrived.seq AS place FROM arrived
+            UNION ALL
+            SELECT 1, aged.session_key, aged.session_key FROM aged
+        ) AS found
+        JOIN :"schema".lash_sessions AS s ON s.session_key = found.session_key
+        ORDER BY found.part, found.place
+    ),
+    array(
+        SELECT s.session_id
+        FROM newest AS found
+        JOIN :"schema".lash_sessions AS s ON s.session_key = found.session_key
+        ORDER BY found.seq DESC
     ),
     array(SELECT chosen.process_id FROM chosen ORDER BY chosen.ready_at_ms, chosen.process_key),
     -- Commands that are ready, or delayed and due, and that no live claim holds.

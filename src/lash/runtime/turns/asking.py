@@ -43,12 +43,15 @@ _ROOT_LENGTH: Final = 100
 class Asking:
     """What one run of a turn asks other sessions, and the processes that it waits for."""
 
-    def __init__(self, session_id: str, turn_id: str, parking: TurnParking, journal: Journal, depth: int) -> None:
+    def __init__(
+        self, session_id: str, turn_id: str, parking: TurnParking, journal: Journal, batches: tuple[Batch, ...]
+    ) -> None:
         self._session_id = session_id
         self._turn_id = turn_id
         self._parking = parking
         self._journal = journal
-        self._depth = depth
+        self._depth = _depth_of(batches)
+        self._priority = max((batch.priority for batch in batches), default=0)
 
     @property
     def may_park(self) -> bool:
@@ -119,7 +122,7 @@ class Asking:
                 f"session {self._session_id!r} would ask {child.session_id!r} at depth {self._depth + 1}, and at most "
                 f"{MAX_DEPTH} are allowed; end the chain, or let a process start the work"
             )
-        draft = _asked_by(draft, self._session_id, depth=self._depth + 1)
+        draft = _asked_by(draft, self._session_id, depth=self._depth + 1, priority=self._priority)
         while True:
             sent = await self._parking.lease.bridge("asking a session", self._enqueue, child, draft)
             try:
@@ -211,10 +214,14 @@ class TurnProcess(ProcessHandle[R]):
         return value
 
 
-def _asked_by(draft: BatchDraft, session_id: str, *, depth: int) -> BatchDraft:
-    """Return the message as a question of a session, which is woken when the message is answered."""
+def _asked_by(draft: BatchDraft, session_id: str, *, depth: int, priority: int) -> BatchDraft:
+    """Return the message as a question of a session, which is woken when the message is answered.
+
+    It is at least as urgent as what the session was asked.
+    """
     payloads = tuple(_at_depth(payload, depth) for payload in draft.payloads)
-    return msgspec.structs.replace(draft, payloads=payloads, wake_session_id=session_id)
+    urgency = max(draft.priority, priority)
+    return msgspec.structs.replace(draft, payloads=payloads, wake_session_id=session_id, priority=urgency)
 
 
 def _at_depth(payload: Payload, depth: int) -> Payload:
@@ -229,7 +236,7 @@ def _first_cause(reason: str) -> str:
     return _ASKED.sub("", reason) or reason
 
 
-def depth_of(batches: tuple[Batch, ...]) -> int:
+def _depth_of(batches: tuple[Batch, ...]) -> int:
     """Return how many sessions have asked each other before this input."""
     inputs = (payload for batch in batches for payload in batch.payloads if isinstance(payload, TurnInput))
     depths = (payload.protocol_turn_options.get(DEPTH_OPTION) for payload in inputs)

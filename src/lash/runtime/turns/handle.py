@@ -64,13 +64,15 @@ class SessionHandle:
         early: bool = False,
         attachments: Sequence[AttachmentRef] = (),
         at: datetime | None = None,
+        priority: int = 0,
     ) -> Enqueued:
         """Send a message to the agent; it is durable once this returns.
 
         The key makes it idempotent: a resend returns the first message. An ``early`` message may join a running turn
         where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
+        Sessions with a message of a higher ``priority``, 0 to 9, come before others; the order within a session stays.
         """
-        draft = self._draft(text, self._key(key), early=early, attachments=attachments, at=at)
+        draft = self._draft(text, self._key(key), early=early, attachments=attachments, at=at, priority=priority)
         await self._check_attachments(attachments)
         return await self._enqueue(draft)
 
@@ -82,6 +84,7 @@ class SessionHandle:
         key: str | None = None,
         timeout_s: float | None = None,
         attachments: Sequence[AttachmentRef] = (),
+        priority: int = 0,
     ) -> str: ...
 
     @overload
@@ -93,6 +96,7 @@ class SessionHandle:
         key: str | None = None,
         timeout_s: float | None = None,
         attachments: Sequence[AttachmentRef] = (),
+        priority: int = 0,
     ) -> T: ...
 
     async def ask(
@@ -103,8 +107,9 @@ class SessionHandle:
         key: str | None = None,
         timeout_s: float | None = None,
         attachments: Sequence[AttachmentRef] = (),
+        priority: int = 0,
     ) -> T | str:
-        """Send a message and return the text of the reply, once its turn was committed.
+        """Send a message and return the text of the reply, once its turn was committed; ``priority`` is that of `send`.
 
         With ``of_type``, the reply is read as JSON of that type: what an agent returns that is neither text nor
         a message. Raises InvalidInput if the reply is not of that type.
@@ -112,7 +117,7 @@ class SessionHandle:
         Raises TurnFailed if the message became a dead letter or was cancelled, and WaitTimedOut when there is no reply
         within ``timeout_s``: the message stays where it is, and asking again with the same key waits for it again.
         """
-        draft = self._draft(text, self._key(key), attachments=attachments)
+        draft = self._draft(text, self._key(key), attachments=attachments, priority=priority)
         await self._check_attachments(attachments)
         reply = await self._ask(draft, timeout_s)
         return reply if of_type is None else read_reply(reply, of_type)
@@ -319,6 +324,7 @@ class SessionHandle:
         attachments: Sequence[AttachmentRef] = (),
         at: datetime | None = None,
         branch: BranchPoint | None = None,
+        priority: int = 0,
     ) -> BatchDraft:
         if not isinstance(text, str):
             raise InvalidInput(f"expected text, got {type(text).__name__}")
@@ -328,7 +334,7 @@ class SessionHandle:
             TextItem(text=text),
             *(AttachmentItem(attachment=reference) for reference in attachments),
         )
-        return self._batch(items, key, early=early, at=at, branch=branch)
+        return self._batch(items, key, early=early, at=at, branch=branch, priority=priority)
 
     def _batch(
         self,
@@ -338,6 +344,7 @@ class SessionHandle:
         early: bool = False,
         at: datetime | None = None,
         branch: BranchPoint | None = None,
+        priority: int = 0,
     ) -> BatchDraft:
         options: dict[str, JSON] = {} if self._agent is None else {AGENT_OPTION: self._agent}
         if branch is not None:
@@ -348,6 +355,7 @@ class SessionHandle:
             source_key=key,
             delivery=Delivery.EARLIEST_SAFE_BOUNDARY if early else Delivery.AFTER_CURRENT_TURN_COMMIT,
             available_at_ms=0 if at is None else max(0, round(at.timestamp() * 1_000)),
+            priority=priority,
         )
 
     async def _check_attachments(self, attachments: Sequence[AttachmentRef]) -> None:

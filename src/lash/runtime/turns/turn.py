@@ -24,7 +24,7 @@ from lash.runtime.processes.handle import ProcessHandle
 from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.values import UNTYPED, to_json
 from lash.runtime.steps.waits import Waits
-from lash.runtime.turns.asking import Asking, TurnProcess, depth_of
+from lash.runtime.turns.asking import Asking, TurnProcess
 from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.handle import SessionHandle
 from lash.runtime.turns.messages import read_reply, text_of
@@ -53,7 +53,7 @@ class Turn(Waits):
         super().__init__(run.parking, journal)
         self._run = run
         self._core = core
-        self._asking = Asking(run.session_id, run.turn_id, run.parking, journal, depth_of(run.batches))
+        self._asking = Asking(run.session_id, run.turn_id, run.parking, journal, run.batches)
         self._draft = draft
 
     @property

@@ -7,7 +7,6 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +15,7 @@ from lash.backend.liveness import is_provably_dead
 from lash.base.version import VERSION
 from lash.errors import LashError
 from lash.model.lease import LeaseOwner
+from lash.model.work import SessionLanes
 from lash.model.worker import Beat, Fleet, Pace, Served, WorkerStatus
 from lash.plan.worker import plan_pace
 from lash.runtime.processes.run import ProcessRun
@@ -88,11 +88,19 @@ class Membership:
         rank = None if self._fleet is None else self._fleet.rank
         return None if rank is None or not self.has_others else _WATCH_S.get(rank)
 
-    def in_own_order(self, session_ids: Sequence[str]) -> Sequence[str]:
-        """Return sessions that a poll found, in an order of this worker's own if others choose from the same list."""
+    def in_own_order(self, lanes: SessionLanes) -> SessionLanes:
+        """Return sessions that a poll found, in an order of this worker's own if others choose from the same lanes.
+
+        The order of priorities stays.
+        """
         if not self.has_others:
-            return session_ids
-        return sorted(session_ids, key=lambda each: hash((self._core.owner.incarnation_id, each)))
+            return lanes
+
+        def own(lane: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(sorted(lane, key=lambda each: hash((self._core.owner.incarnation_id, each))))
+
+        resumed, waiting, newest = own(lanes.resumed), own(lanes.waiting), own(lanes.newest)
+        return SessionLanes(urgent=lanes.urgent, resumed=resumed, waiting=waiting, newest=newest)
 
     @property
     def news_s(self) -> float:

@@ -110,9 +110,7 @@ class Poller:
         named, had_no_slot = self._named, self._turn_slots.take_ran_full() or self._membership.seemed_full
         if named is None or had_no_slot or not self._membership.has_others or self._core.storage.hints.channel is None:
             return work
-        return msgspec.structs.replace(
-            work, session_ids=tuple(each for each in work.session_ids if session_tag(each) in named)
-        )
+        return msgspec.structs.replace(work, lanes=work.lanes.only(lambda each: session_tag(each) in named))
 
     async def drain(self) -> int:
         """Poll and run until nothing is ready, and return how many runs were started."""
@@ -154,8 +152,7 @@ class Poller:
 
     def _start(self, work: WorkList) -> int:
         """Start what was found, pass on commands and cancellations, and return how many runs were started."""
-        sessions = self._membership.in_own_order(work.session_ids)
-        started = self._turns.start(sessions) + self._processes.start_found()
+        started = self._turns.start(self._membership.in_own_order(work.lanes)) + self._processes.start_found()
         self._backlog.may_be_longer |= self._process_slots.is_full
         self._turns.check_cancel(work.commanded_session_ids)
         self._processes.cancel(work.cancelled_process_ids)

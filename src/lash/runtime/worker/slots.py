@@ -22,8 +22,8 @@ _LATELY_S: Final = 1.0
 class Slots(Generic[Run]):
     """The running sessions, or the running processes, of one worker.
 
-    Sessions that have waited longest come first, so that sessions that always have work do not starve the others; the
-    work list has an order of its own. If a poll listed a session or process and its claim found no work, the worker
+    What has waited longest comes first, so that sessions that always have work do not starve the others; the work list
+    has an order of its own. If a poll listed a session or process and its claim found no work, the worker
     avoids it for a pause that doubles each time: without the pause, a worker whose claims are refused would retry in a
     busy loop.
     """

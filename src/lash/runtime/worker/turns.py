@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import msgspec
+
 from lash.backend.hints import session_tag
 from lash.model.lease import Acquired, Busy, Lease
 from lash.model.queue import ClaimedTurn, EmptyReason
+from lash.model.work import SessionLanes
+from lash.plan.lane import take_turns
 from lash.runtime.after_run import AfterRun
 from lash.runtime.errors import STORAGE_TROUBLE
 from lash.runtime.turns.commands import claim_behind_commands
@@ -26,14 +30,22 @@ class TurnRunner:
         self._core = state.core
         self._slots = slots
         self._renewal = renewal
+        self._places = 0
+        """How many turns were started out of what polls found."""
 
-    def start(self, session_ids: Sequence[str]) -> int:
-        """Start turns of these sessions while there are slots, and return how many were started."""
-        started = 0
-        for session_id in self._slots.ranked(session_ids):
+    def start(self, lanes: SessionLanes) -> int:
+        """Start turns of these sessions while there are slots, and return how many were started.
+
+        The lanes take turns, over all calls. In the waiting lane, sessions that have just run come last: a session with
+        a long queue does not starve the others.
+        """
+        started, ranked = 0, self._slots.ranked(lanes.all)
+        waiting = tuple(filter(frozenset(lanes.waiting).__contains__, ranked))
+        for session_id in take_turns(msgspec.structs.replace(lanes, waiting=waiting), first=self._places):
             if self._slots.take(session_id):
                 self._state.spawn(self._run(session_id))
                 started += 1
+        self._places += started
         return started
 
     def start_hinted(self, tag: str | None) -> bool:

@@ -62,6 +62,13 @@ class _Marks(msgspec.Struct, frozen=True, array_like=True):
     any_wakes: bool
 
 
+class _Ready(msgspec.Struct, frozen=True, array_like=True):
+    """A session that can be claimed, and the number of its lane."""
+
+    lane: int
+    session_id: str
+
+
 class _Woken(msgspec.Struct, frozen=True, array_like=True):
     """A session whose parked turn is ready; None if none of its turns is parked."""
 
@@ -74,9 +81,13 @@ def _poll(reader: Reader, poll: WorkPoll, fleet: FleetRow | None = None) -> Work
     marks = reader.one(_Marks, "work_marks", boot_id=boot_id, incarnation_id=owner.incarnation_id, now_ms=now_ms)
     if marks is None:
         raise CorruptData("query work_marks returned no row")
+    urgent, resumed, waiting, newest = _ready_sessions(reader, poll) if marks.any_sessions else ([], [], [], [])
     return WorkAnswer(
         now_ms=now_ms,
-        session_ids=_ready_sessions(reader, poll) if marks.any_sessions else [],
+        urgent_ids=urgent,
+        resumed_ids=resumed,
+        waiting_ids=waiting,
+        newest_ids=newest,
         process_ids=_ready_processes(reader, poll) if marks.any_processes else [],
         commanded_session_ids=_commanded(reader, poll) if poll.running_sessions and marks.any_sessions else [],
         cancelled_process_ids=_cancelled(reader, poll) if poll.running_processes else [],
@@ -94,8 +105,12 @@ def _poll(reader: Reader, poll: WorkPoll, fleet: FleetRow | None = None) -> Work
     )
 
 
-def _ready_sessions(reader: Reader, poll: WorkPoll) -> list[str]:
-    return _texts(reader, "work_sessions", limit=poll.sessions, now_ms=reader.now_ms)
+def _ready_sessions(reader: Reader, poll: WorkPoll) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Return the sessions of the four lanes."""
+    lanes: tuple[list[str], list[str], list[str], list[str]] = ([], [], [], [])
+    for row in reader.all(_Ready, "work_sessions", limit=poll.sessions, now_ms=reader.now_ms):
+        lanes[row.lane].append(row.session_id)
+    return lanes
 
 
 def _ready_processes(reader: Reader, poll: WorkPoll) -> list[str]:

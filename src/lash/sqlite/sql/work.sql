@@ -44,20 +44,52 @@ RETURNING (
 );
 
 -- name: work_sessions
--- Sessions that have ready work, no live lease and no pause: one step through the index per session, not per batch,
--- plus the sessions whose delayed work has been due for longest, and those whose parked turn has been ready for longest.
-WITH RECURSIVE walk (session_key) AS (
-    SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0
-    UNION ALL
-    SELECT (
-        SELECT MIN(b.session_key) FROM lash_batches AS b INDEXED BY lash_batches_ready
-        WHERE b.available_at_ms = 0 AND b.session_key > w.session_key
-    )
-    FROM walk AS w
-    WHERE w.session_key IS NOT NULL
+-- Sessions that have ready work, no live lease and no pause, by lane. 0: by priority, then by arrival. 1: whose parked
+-- turn has been ready, or whose delayed work has been due, for longest. 2: by arrival. 3: the newest first. Lanes 0, 2
+-- and 3 read up to 256 batches more than they need: those of running and of paused sessions are left out. If lane 2
+-- finds too few, more sessions follow by their own age, with one step through the index per session: the first batches
+-- may all be of a few sessions.
+WITH RECURSIVE urgent (session_key, priority, place) AS (
+    SELECT b.session_key, b.priority, b.seq
+    FROM (
+        SELECT b.session_key, b.priority, b.seq FROM lash_batches AS b INDEXED BY lash_batches_urgent
+        WHERE b.available_at_ms = 0 AND b.priority > 0
+        ORDER BY b.priority DESC, b.seq
+        LIMIT :limit + 256
+    ) AS b
+    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
+    WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+    LIMIT :limit
 ),
-due (session_key) AS (
-    SELECT b.session_key
+arrived (session_key, place) AS MATERIALIZED (
+    SELECT b.session_key, b.seq
+    FROM (
+        SELECT b.session_key, b.priority, b.seq FROM lash_batches AS b INDEXED BY lash_batches_arrived
+        WHERE b.available_at_ms = 0
+        ORDER BY b.seq
+        LIMIT :limit + 256
+    ) AS b
+    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
+    WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+    LIMIT :limit
+),
+newest (session_key, place) AS (
+    SELECT b.session_key, -b.seq
+    FROM (
+        SELECT b.session_key, b.priority, b.seq FROM lash_batches AS b INDEXED BY lash_batches_arrived
+        WHERE b.available_at_ms = 0
+        ORDER BY b.seq DESC
+        LIMIT :limit + 256
+    ) AS b
+    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
+    WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+    LIMIT (:limit + 3) / 4
+),
+due (session_key, place) AS (
+    SELECT b.session_key, b.available_at_ms
     FROM lash_batches AS b INDEXED BY lash_batches_due
     CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
     WHERE b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
@@ -66,7 +98,26 @@ due (session_key) AS (
     ORDER BY b.available_at_ms
     LIMIT :limit
 ),
-idle (session_key) AS (
+parked (session_key, place) AS (
+    SELECT l.session_key, l.paused_until_ms
+    FROM lash_session_leases AS l INDEXED BY lash_session_leases_parked
+    WHERE l.waiting_for IS NOT NULL AND l.paused_until_ms <= :now_ms
+        AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+    ORDER BY l.paused_until_ms
+    LIMIT :limit
+),
+walk (session_key) AS (
+    SELECT (SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0)
+    WHERE (SELECT COUNT(DISTINCT session_key) FROM arrived) < :limit
+    UNION ALL
+    SELECT (
+        SELECT MIN(b.session_key) FROM lash_batches AS b INDEXED BY lash_batches_ready
+        WHERE b.available_at_ms = 0 AND b.session_key > w.session_key
+    )
+    FROM walk AS w
+    WHERE w.session_key IS NOT NULL
+),
+aged (session_key) AS (
     SELECT w.session_key
     FROM walk AS w
     CROSS JOIN lash_session_leases AS l ON l.session_key = w.session_key
@@ -74,25 +125,23 @@ idle (session_key) AS (
         AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
     LIMIT :limit
 ),
-parked (session_key) AS (
-    SELECT l.session_key
-    FROM lash_session_leases AS l INDEXED BY lash_session_leases_parked
-    WHERE l.waiting_for IS NOT NULL AND l.paused_until_ms <= :now_ms
-        AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
-    ORDER BY l.paused_until_ms
-    LIMIT :limit
+found (lane, part, place, session_key) AS (
+    SELECT 0, -priority, place, session_key FROM urgent
+    UNION ALL
+    SELECT 1, 0, place, session_key FROM due
+    UNION ALL
+    SELECT 1, 0, place, session_key FROM parked
+    UNION ALL
+    SELECT 2, 0, place, session_key FROM arrived
+    UNION ALL
+    SELECT 2, 1, session_key, session_key FROM aged
+    UNION ALL
+    SELECT 3, 0, place, session_key FROM newest
 )
-SELECT s.session_id
-FROM (
-    SELECT session_key FROM idle
-    UNION
-    SELECT session_key FROM due
-    UNION
-    SELECT session_key FROM parked
-) AS found
+SELECT found.lane, s.session_id
+FROM found
 CROSS JOIN lash_sessions AS s ON s.session_key = found.session_key
-ORDER BY s.session_key
-LIMIT :limit;
+ORDER BY found.lane, found.part, found.place, found.session_key;
 
 -- name: work_processes
 -- Ready processes that are free or whose lease expired, and that are not bound to another owner.

@@ -42,7 +42,7 @@ class PostgresQueueRows:
             "queue_enqueue",
             *(draft.session_id, batch_id, draft.source_key, batch.content_hash, batch.lane),
             *(draft.delivery.value, draft.slot.value, draft.merge_key, draft.available_at_ms, payloads),
-            draft.wake_session_id,
+            *(draft.wake_session_id, draft.priority),
             # Without a source key, a retry after a lost connection would enqueue twice.
             repeatable=draft.source_key is not None,
         )

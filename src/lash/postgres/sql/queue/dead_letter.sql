@@ -34,13 +34,13 @@ guard AS (
 buried AS (
     INSERT INTO :"schema".lash_dead_letters (
         session_key, batch_id, seq, source_key, lane, delivery, slot, merge_key, enqueued_at_ms, claim_count,
-        failure_count, payloads,
+        failure_count, priority, payloads,
         claim_token, reason, error, died_at_ms
     )
     SELECT
         held.session_key, held.batch_id, held.seq, held.source_key, held.lane, held.delivery, held.slot, held.merge_key,
-        held.enqueued_at_ms, held.claim_count, held.failure_count, held.payloads, held.claim_token, $5::text,
-        $6::text, guard.now_ms
+        held.enqueued_at_ms, held.claim_count, held.failure_count, held.priority, held.payloads, held.claim_token,
+        $5::text, $6::text, guard.now_ms
     FROM held, guard
     ORDER BY held.seq
 ),
@@ -63,22 +63,23 @@ gone AS (
 ),
 revived AS (
     INSERT INTO :"schema".lash_batches (
-        session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads
+        session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, priority,
+        payloads
     )
     SELECT
         gone.session_key, gone.batch_id, gone.source_key, gone.lane, gone.delivery, gone.slot, gone.merge_key, 0,
-        gone.enqueued_at_ms, gone.payloads
+        gone.enqueued_at_ms, gone.priority, gone.payloads
     FROM gone
     RETURNING
         seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count,
-        failure_count, payloads
+        failure_count, priority, payloads
 )
 SELECT
     s.session_key,
     array(
         SELECT row(
             r.seq, r.batch_id, r.source_key, r.delivery, r.slot, r.merge_key, r.available_at_ms, r.enqueued_at_ms,
-            r.claim_count, r.failure_count, r.payloads
+            r.claim_count, r.failure_count, r.priority, r.payloads
         )
         FROM revived AS r
     )
@@ -113,7 +114,7 @@ SELECT EXISTS (SELECT 1 FROM gone) FROM s;
 -- The dead letters of all sessions after position $1, in the order in which they died.
 SELECT
     d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
-    d.claim_count, d.failure_count, d.payloads, d.reason, d.error, d.died_at_ms
+    d.claim_count, d.failure_count, d.priority, d.payloads, d.reason, d.error, d.died_at_ms
 FROM :"schema".lash_dead_letters AS d
 JOIN :"schema".lash_sessions AS s ON s.session_key = d.session_key
 WHERE d.place + 0 > $1::bigint
@@ -128,7 +129,7 @@ SELECT
     array(
         SELECT row(
             d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
-            d.claim_count, d.failure_count, d.payloads, d.reason, d.error, d.died_at_ms
+            d.claim_count, d.failure_count, d.priority, d.payloads, d.reason, d.error, d.died_at_ms
         )
         FROM :"schema".lash_dead_letters AS d
         WHERE d.session_key = s.session_key AND d.place > $2::bigint
@@ -143,7 +144,7 @@ WHERE s.session_id = $1::text;
 -- looked up by its key: the planner would go through the dead letters of all sessions.
 SELECT
     d.place, s.session_id, d.seq, d.batch_id, d.source_key, d.delivery, d.slot, d.merge_key, d.enqueued_at_ms,
-    d.claim_count, d.failure_count, d.payloads, d.reason, d.error, d.died_at_ms
+    d.claim_count, d.failure_count, d.priority, d.payloads, d.reason, d.error, d.died_at_ms
 FROM :"schema".lash_sessions AS s
 CROSS JOIN LATERAL (
     SELECT * FROM :"schema".lash_dead_letters AS d

@@ -3,7 +3,7 @@
 WITH clock AS MATERIALIZED (SELECT :"schema".lash_now_ms() AS now_ms)
 SELECT
     b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-    b.claim_count, b.failure_count, b.payloads, s.session_id, state.name
+    b.claim_count, b.failure_count, b.priority, b.payloads, s.session_id, state.name
 FROM clock
 
 -- fragment: queue_all_state

@@ -14,16 +14,17 @@ reserved AS (
 written AS (
     INSERT INTO :"schema".lash_batches (
         session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads,
-        wake_session_id
+        wake_session_id, priority
     )
     SELECT
         s.session_key, $2::text, $3::text, $5::text, $6::text, $7::text, $8::text,
-        CASE WHEN $9::bigint > clock.now_ms THEN $9::bigint ELSE 0 END, clock.now_ms, $10::text, $11::text
+        CASE WHEN $9::bigint > clock.now_ms THEN $9::bigint ELSE 0 END, clock.now_ms, $10::text, $11::text,
+        $12::bigint
     FROM s, clock
     WHERE $3::text IS NULL OR EXISTS (SELECT 1 FROM reserved)
     RETURNING
         session_key, seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count,
-        failure_count, payloads
+        failure_count, priority, payloads
 ),
 noted AS (
     INSERT INTO :"schema".lash_session_wakes (wake_id, session_key)
@@ -33,7 +34,7 @@ noted AS (
 )
 SELECT
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
-    payloads
+    priority, payloads
 FROM written;
 
 -- name: queue_known_key
@@ -43,7 +44,7 @@ SELECT
     array(
         SELECT row(
             b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-            b.claim_count, b.failure_count, b.payloads
+            b.claim_count, b.failure_count, b.priority, b.payloads
         )
         FROM :"schema".lash_batches AS b
         WHERE b.session_key = k.session_key AND b.batch_id = k.batch_id
@@ -122,14 +123,14 @@ WHERE s.session_id = $1::text;
 -- Returns the time and the batches claimed by an update called stamped, in their order.
     RETURNING
         b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-        b.claim_count, b.failure_count, b.payloads
+        b.claim_count, b.failure_count, b.priority, b.payloads
 )
 SELECT
     guard.now_ms,
     array(
         SELECT row(
             t.seq, t.batch_id, t.source_key, t.delivery, t.slot, t.merge_key, t.available_at_ms, t.enqueued_at_ms,
-            t.claim_count, t.failure_count, t.payloads
+            t.claim_count, t.failure_count, t.priority, t.payloads
         )
         FROM stamped AS t
         ORDER BY t.seq
@@ -283,7 +284,7 @@ gone AS (
         )
     RETURNING
         b.session_key, b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms,
-        b.enqueued_at_ms, b.claim_count, b.failure_count, b.payloads
+        b.enqueued_at_ms, b.claim_count, b.failure_count, b.priority, b.payloads
 ),
 acknowledged AS (
     UPDATE :"schema".lash_wakes AS w
@@ -302,7 +303,7 @@ SELECT
     array(
         SELECT row(
             g.seq, g.batch_id, g.source_key, g.delivery, g.slot, g.merge_key, g.available_at_ms, g.enqueued_at_ms,
-            g.claim_count, g.failure_count, g.payloads
+            g.claim_count, g.failure_count, g.priority, g.payloads
         )
         FROM gone AS g
     )
@@ -316,7 +317,7 @@ SELECT
     array(
         SELECT row(
             b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-            b.claim_count, b.failure_count, b.payloads
+            b.claim_count, b.failure_count, b.priority, b.payloads
         )
         FROM :"schema".lash_batches AS b
         WHERE b.session_key = s.session_key AND b.seq > $2::bigint

@@ -97,6 +97,7 @@ def insert_batch(transaction: Transaction, session_key: int, batch: EncodedBatch
         available_at_ms=draft.available_at_ms,
         payloads=transaction.seals.text(BATCH, batch.payloads, batch_id),
         wake_session_id=draft.wake_session_id,
+        priority=draft.priority,
         now_ms=transaction.now_ms,
     )
     if row is None:

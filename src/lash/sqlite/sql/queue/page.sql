@@ -2,7 +2,7 @@
 -- The columns of a batch in a list of all sessions.
 SELECT
     b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-    b.claim_count, b.failure_count, b.payloads, s.session_id,
+    b.claim_count, b.failure_count, b.priority, b.payloads, s.session_id,
     CASE
         WHEN b.claim_token IS NOT NULL AND b.claim_expires_at_ms > :now_ms AND l.token IS NOT NULL
             AND l.fencing = b.claim_lease_fencing THEN 'claimed'

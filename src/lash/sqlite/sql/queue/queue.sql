@@ -14,21 +14,21 @@ WHERE session_key = :session_key AND source_key = :source_key;
 -- Adds a batch to the end of the queue.
 INSERT INTO lash_batches (
     session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads,
-    wake_session_id
+    wake_session_id, priority
 )
 VALUES (
     :session_key, :batch_id, :source_key, :lane, :delivery, :slot, :merge_key,
-    CASE WHEN :available_at_ms > :now_ms THEN :available_at_ms ELSE 0 END, :now_ms, :payloads, :wake_session_id
+    CASE WHEN :available_at_ms > :now_ms THEN :available_at_ms ELSE 0 END, :now_ms, :payloads, :wake_session_id, :priority
 )
 RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
-    payloads;
+    priority, payloads;
 
 -- name: queue_batch
 -- One batch by its id.
 SELECT
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
-    payloads
+    priority, payloads
 FROM lash_batches
 WHERE session_key = :session_key AND batch_id = :batch_id;
 
@@ -71,7 +71,7 @@ SET claim_count = claim_count + 1, claim_id = :claim_id, claim_token = :claim_to
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
-    payloads;
+    priority, payloads;
 
 -- name: queue_extend
 -- Extends a claim that still holds as many batches as it was made for, never to an earlier moment. Returns the expiry
@@ -110,7 +110,7 @@ WHERE session_key = :session_key AND batch_id = :batch_id
     )
 RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
-    payloads;
+    priority, payloads;
 
 -- name: queue_finish_key
 -- Records what became of the batch of a source key.
@@ -122,7 +122,7 @@ WHERE session_key = :session_key AND source_key = :source_key;
 -- The queued batches of a session, in order.
 SELECT
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
-    payloads
+    priority, payloads
 FROM lash_batches
 WHERE session_key = :session_key AND seq > :after_seq
 ORDER BY seq
@@ -132,7 +132,7 @@ LIMIT :limit;
 -- The queued batches of a session that no live claim holds, in order.
 SELECT
     b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-    b.claim_count, b.failure_count, b.payloads
+    b.claim_count, b.failure_count, b.priority, b.payloads
 FROM lash_batches AS b
 JOIN lash_session_leases AS l ON l.session_key = b.session_key
 WHERE b.session_key = :session_key AND b.seq > :after_seq
