@@ -205,6 +205,8 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "work_beat": "PostgreSQL polls and beats in one statement, SQLite step by step in one transaction",
     "work_cancelled": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_commanded": "PostgreSQL polls the work list in one statement, SQLite list by list",
+    "work_forget_effects": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
+    "work_forget_groups": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "work_end": "PostgreSQL appends, registers and prunes as one statement, SQLite step by step",
     "work_held_processes": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_held_sessions": "PostgreSQL polls the work list in one statement, SQLite list by list",

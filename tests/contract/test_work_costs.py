@@ -217,7 +217,8 @@ async def test_sqlite_looks_no_longer_with_more_parked(tmp_path: Path, backend_n
     path = tmp_path / "lash.db"
     url, queries = f"sqlite:///{path}", load_queries("lash.sqlite.sql")
     assert {name for name in queries if name.startswith("work_")} - set(_QUESTIONS) == {
-        *("work_wake_own", "work_wake_parent", "work_end", "work_note_wake", "work_take_wakes", "work_wake_session")
+        *("work_wake_own", "work_wake_parent", "work_end", "work_note_wake", "work_take_wakes", "work_wake_session"),
+        *("work_forget_effects", "work_forget_groups"),
     }
     await _begin(url)
     await _fill(url, backend_name, 10, FEW)

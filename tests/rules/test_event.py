@@ -260,6 +260,7 @@ def test_every_process_has_the_core_types() -> None:
         "process.waiting": None,
         "process.resumed": None,
         "process.attempt_failed": None,
+        "process.continued": None,
         "process.completed": TerminalState.COMPLETED,
         "process.failed": TerminalState.FAILED,
         "process.cancelled": TerminalState.CANCELLED,

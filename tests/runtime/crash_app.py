@@ -69,11 +69,13 @@ def build(url: str, counts: Path, *hooks: lash.Hook) -> lash.App:
         return "helped"
 
     @app.process
-    async def archive(ctx: lash.Context, payload: JSON) -> JSON:
+    async def archive(ctx: lash.Context, payload: JSON, run: int = 1) -> JSON:
+        if run == 1:
+            await ctx.continue_as_new(payload, run=2)
         await ctx.step("archive", work, "archive")
         return payload
 
-    app.on("research.done", archive)
+    app.on("research.done", archive, inputs={"payload": lash.EVENT})
     _add_agent(app, work, research)
     return app
 

@@ -140,7 +140,14 @@ def _chosen(trace: list[str]) -> list[str]:
     place = next(index for index, each in enumerate(trace) if each.startswith("before lease_park"))
     parked = next(each for each in trace[place:] if each.startswith("after"))
     woken = next(each for each in trace if each.startswith(_COUNTING))
-    return [*spread, "after step tool#1 #1", "after step search#1 #1", parked, woken]
+    return [*spread, "after step tool#1 #1", "after step search#1 #1", parked, woken, *_around_next_run(trace)]
+
+
+def _around_next_run(trace: list[str]) -> list[str]:
+    """Return the points before the event of the next run is written, and after its commit."""
+    run = trace[trace.index("before process archive #1") : trace.index("after process archive #1")]
+    written = [each for each in run if each.startswith(("before event_insert", "before event_append"))]
+    return [written[-1], next(each for each in run if each.startswith("before process_lease_release"))]
 
 
 async def _killed_at(run: Runner, url: str, directory: Path, point: str) -> bool:
@@ -269,6 +276,7 @@ async def _check_processes(storage: lash.Storage, point: str) -> None:
     }, point
     for label, record in records.items():
         events = [event.event_type for event in await storage.events.after(record.process_id, 0)]
+        assert events.count("process.continued") == (label == "archive"), (point, label)
         assert sum(event in _ENDS for event in events) == 1, (point, label)
         assert events[-1] in _ENDS, (point, label)
         assert "process.attempt_failed" not in events, (point, label)

@@ -82,6 +82,8 @@ from lash.model.maintenance import PruneReport as PruneReport
 from lash.model.maintenance import RewrapReport as RewrapReport
 from lash.model.maintenance import StorageCounts as StorageCounts
 from lash.model.maintenance import StorageReport as StorageReport
+from lash.model.process.continuation import Continuation as Continuation
+from lash.model.process.continuation import TakenSignals as TakenSignals
 from lash.model.process.event import Appended as Appended
 from lash.model.process.event import Constant as Constant
 from lash.model.process.event import EventDraft as EventDraft

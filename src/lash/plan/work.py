@@ -13,7 +13,7 @@ from lash.base.limits import check_identifiers, check_integer
 from lash.errors import CorruptData, InvalidInput, NewerSchema
 from lash.model.causal import ProcessCause, ProcessEventCause
 from lash.model.lease import Lease, LeaseOwner, Resource, process_resource, session_resource
-from lash.model.process.event import ABANDON_REQUESTED, CANCEL_REQUESTED, SIGNAL_PREFIX
+from lash.model.process.event import ABANDON_REQUESTED, CANCEL_REQUESTED, CONTINUED, SIGNAL_PREFIX
 from lash.model.process.process import ProcessStatus, Projection, Recovery, Registration
 from lash.model.work import MAX_POLL, SessionLanes, WorkList
 from lash.plan.lease import MAX_TTL_MS, LeaseRow, check_claim, held_lease
@@ -33,6 +33,8 @@ class WorkChange(msgspec.Struct, frozen=True, kw_only=True):
     """The process is never run again."""
     wakes_parent: bool = False
     """The process that started it has one more reason to run."""
+    continues: bool = False
+    """The next run of the process begins, and the effects of the last one are deleted."""
 
 
 class HeldRow(msgspec.Struct, frozen=True, array_like=True):
@@ -102,6 +104,8 @@ def plan_work(registration: Registration, before: Projection, event_type: str, a
         return WorkChange()
     if after.status is not ProcessStatus.RUNNING:
         return WorkChange(ends=True, wakes_parent=parent_of(registration) is not None)
+    if event_type == CONTINUED:
+        return WorkChange(continues=True)
     is_request = event_type in (CANCEL_REQUESTED, ABANDON_REQUESTED)
     return WorkChange(wakes=is_request or event_type.startswith(SIGNAL_PREFIX))
 

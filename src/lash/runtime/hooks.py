@@ -65,14 +65,14 @@ class Hook:
     def note(self, kind: str, attributes: Attributes) -> None:
         """Called for a single event.
 
-        The kinds are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now),
-        ``turn.parked``, ``process.retried``, ``process.failed`` (it has ended), ``process.parked``, ``lease.lost``,
-        ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a session by a newer version),
-        ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database), ``storage.back``,
-        ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not), ``worker.draining`` (it takes
-        nothing new, and stops when nothing runs), ``worker.stopping`` (it waits for sessions and processes, up to the
-        grace time) and ``worker.outdated`` (it stops, because the storage was migrated past its version). More kinds
-        may be added.
+        The kinds are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now), ``turn.parked``,
+        ``process.retried``, ``process.failed`` (it has ended), ``process.parked``, ``process.continued`` (its next run
+        begins), ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a session by
+        a newer version), ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database),
+        ``storage.back``, ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not),
+        ``worker.draining`` (it takes nothing new, and stops when nothing runs), ``worker.stopping`` (it waits for
+        sessions and processes, up to the grace time) and ``worker.outdated`` (it stops, because the storage was
+        migrated past its version). More kinds may be added.
 
         ``turn.retried``, ``turn.buried``, ``process.retried`` and ``process.failed`` have the name of the agent or the
         process, its ids, ``attempt``, ``max_attempts``, ``counts`` (False for an attempt that is not counted),

@@ -34,6 +34,7 @@ from lash.model.maintenance import (
     StorageCounts,
     StorageReport,
 )
+from lash.model.process.continuation import Continuation
 from lash.model.process.event import Appended, EventDraft, EventPage, ProcessEvent, WakeRecord
 from lash.model.process.process import (
     Abandonment,
@@ -845,6 +846,14 @@ class ProcessLeaseStore:
         ``wake_seq`` comes from the claim. If the process was woken since, it stays on the work list and the method
         returns False: run it again. A process that ended meanwhile is not on the list anyway. A fence that does not
         hold raises LeaseLost and changes nothing. No event is appended: like the lease, parking is scheduling state.
+        """
+    def continue_as_new(self, fence: LeaseFence, continuation: Continuation) -> ProcessRecord:
+        """End this run of the process and begin the next one, in one transaction, if the fence is live.
+
+        The record has the number of the new run; the log has the event ``process.continued`` with the continuation. The
+        effects of the last run are deleted. Signals, waits, children, requests and the lease stay as they are.
+        Repeating it is idempotent. Raises InvalidInput unless the number of the run is the next one, EventConflict if
+        that run began with another continuation, ProcessTerminal if the process ended, LeaseLost as `append` does.
         """
     def complete(self, fence: LeaseFence, outcome: Outcome) -> ProcessRecord:
         """End the process and free the lease, in one transaction, if the fence is live; otherwise raise LeaseLost.

@@ -7,6 +7,7 @@ import msgspec
 from lash.backend.liveness import current_process
 from lash.errors import GrantNotFound, LeaseLost
 from lash.model.lease import Lease, LeaseOwner
+from lash.model.process.continuation import Continuation
 from lash.model.process.process import Abandonment, ExternalRef
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
@@ -202,6 +203,14 @@ LEASES: tuple[AnyCase, ...] = (
         ground=leased,
         call=lambda storage, given: storage.process_leases.park(given[0].fence, wake_seq=given[1], until_ms=None),
         again=LeaseLost,
+    ),
+    Case(
+        method="ProcessLeaseStore.continue_as_new",
+        ground=leased,
+        call=lambda storage, given: storage.process_leases.continue_as_new(
+            given[0].fence, Continuation(run=2, input=1)
+        ),
+        again=Again.SAME,
     ),
     Case(
         method="ProcessLeaseStore.complete",

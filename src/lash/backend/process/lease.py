@@ -9,6 +9,7 @@ from lash.backend.process.process import notify_change
 from lash.backend.waiter import SharedProcessWaiter
 from lash.base.limits import check_identifier
 from lash.model.lease import Lease, LeaseFence, LeaseOwner, ResourceKind, process_resource
+from lash.model.process.continuation import Continuation
 from lash.model.process.process import (
     Outcome,
     ProcessAcquired,
@@ -29,7 +30,7 @@ from lash.plan.lease import (
     require_fence,
 )
 from lash.plan.process.append import AppendConditions, append_request
-from lash.plan.process.event_draft import completion_draft
+from lash.plan.process.event_draft import completion_draft, continuation_draft
 from lash.plan.process.lease import run_claim
 from lash.plan.process.process import encode_registration, same_registration
 from lash.plan.work import check_park
@@ -104,6 +105,14 @@ class ProcessLeases:
         parked = await self._rows.park(fence, wake_seq, until_ms, decide)
         self._hints.notify(process_id=fence.resource.id, timed=until_ms is not None)
         return parked
+
+    async def continue_as_new(self, fence: LeaseFence, continuation: Continuation) -> ProcessRecord:
+        check_fence("fence", fence, ResourceKind.PROCESS)
+        process_id = fence.resource.id
+        draft = continuation_draft(process_id, continuation)
+        result = await self._events.append(append_request(process_id, draft, AppendConditions(fence=fence)))
+        notify_change(self._hints, result.record)
+        return result.record
 
     async def complete(self, fence: LeaseFence, outcome: Outcome) -> ProcessRecord:
         check_fence("fence", fence, ResourceKind.PROCESS)

@@ -200,6 +200,10 @@ class Projection(Value, frozen=True, kw_only=True):
     cancel_reason: str | None = None
     cancel_requested: bool = False
     abandon_requested: bool = False
+    run: int = 1
+    """The number of the run: one more for each continuation."""
+    continued_at: int = 0
+    """The number of the event that began this run; 0 in the first run."""
 
 
 class ProcessPhase(enum.StrEnum):

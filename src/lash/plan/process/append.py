@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.base.limits import check_identifier
-from lash.errors import Conflict
+from lash.errors import Conflict, InvalidInput
 from lash.model.lease import LeaseFence, LeaseOwner, ResourceKind
-from lash.model.process.event import Appended, EventDraft
+from lash.model.process.event import CONTINUED, Appended, EventDraft
 from lash.model.process.process import ProcessRecord
 from lash.plan.lease import LeaseRow, check_fence, require_fence
 from lash.plan.process.event import AppendDecision, EventRow, InsertEvent, check_draft, plan_append
@@ -84,6 +84,8 @@ def append_request(process_id: str, draft: EventDraft, conditions: AppendConditi
     """Return the checked request, or raise InvalidInput."""
     check_identifier("process_id", process_id)
     check_draft(draft)
+    if draft.event_type == CONTINUED and conditions.fence is None:
+        raise InvalidInput(f"process {process_id!r}: only the run that holds the lease can continue it")
     if conditions.fence is not None:
         check_fence("fence", conditions.fence, ResourceKind.PROCESS)
     return _request(process_id, draft, conditions)

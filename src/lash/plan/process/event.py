@@ -11,6 +11,7 @@ from lash.base.codec import canonical, content_hash, decode, encode
 from lash.base.limits import check_identifier
 from lash.errors import EventConflict, InvalidInput, ProcessTerminal
 from lash.model.lease import LeaseOwner
+from lash.model.process.continuation import Continuation
 from lash.model.process.event import (
     ABANDON_REQUESTED,
     ABANDONED,
@@ -19,6 +20,7 @@ from lash.model.process.event import (
     CANCEL_REQUESTED,
     CANCELLED,
     COMPLETED,
+    CONTINUED,
     EXTERNAL_REF_SET,
     FAILED,
     RESUMED,
@@ -60,7 +62,7 @@ _OUTCOME: Final = Pointer(path="/outcome")
 
 CORE_EVENT_TYPES: Final = (
     *(EventType(name=name) for name in (CANCEL_REQUESTED, ABANDON_REQUESTED, STARTED, EXTERNAL_REF_SET)),
-    *(EventType(name=name) for name in (WAITING, RESUMED, ATTEMPT_FAILED)),
+    *(EventType(name=name) for name in (WAITING, RESUMED, ATTEMPT_FAILED, CONTINUED)),
     *(
         EventType(name=name, semantics=EventSemantics(terminal=TerminalSpec(state=state, await_output=_OUTCOME)))
         for name, state in (
@@ -222,7 +224,7 @@ def fold(registration: Registration, projection: Projection, event: ProcessEvent
         outcome = _terminal_outcome(registration.process_id, terminal, event.payload)
         status = TERMINAL_STATUS[terminal.state]
         return msgspec.structs.replace(projection, status=status, outcome=outcome, wait=None)
-    if projection.status is not ProcessStatus.RUNNING and event.event_type in (WAITING, STARTED):
+    if projection.status is not ProcessStatus.RUNNING and event.event_type in (WAITING, STARTED, CONTINUED):
         raise ProcessTerminal(registration.process_id, projection.status.value)
     return _fold_core(projection, event)
 
@@ -268,10 +270,20 @@ def _fold_core(projection: Projection, event: ProcessEvent) -> Projection:
         case "process.cancel_requested":
             reason = payload.get("reason")
             return change(projection, cancel_requested=True, cancel_reason=None if reason is None else as_text(reason))
+        case "process.continued":
+            return _continued(projection, event)
         case "process.abandon_requested":
             return change(projection, abandon_requested=True)
         case _:
             return projection
+
+
+def _continued(projection: Projection, event: ProcessEvent) -> Projection:
+    """Return the state at the begin of the next run; runs are numbered without gaps."""
+    run = _read(event, event.payload, Continuation).run
+    if run != projection.run + 1:
+        raise InvalidInput(f"process {event.process_id!r}: expected run {projection.run + 1} to follow, got {run}")
+    return msgspec.structs.replace(projection, run=run, continued_at=event.sequence, wait=None)
 
 
 def _read(event: ProcessEvent, value: object, shape: type[T]) -> T:

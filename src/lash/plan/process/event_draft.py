@@ -10,9 +10,11 @@ from lash.base.codec import canonical, content_hash, encode
 from lash.base.limits import MAX_IDENTIFIER_LENGTH, check_identifier, check_text
 from lash.errors import InvalidInput
 from lash.model.lease import LeaseOwner
+from lash.model.process.continuation import Continuation
 from lash.model.process.event import (
     ABANDON_REQUESTED,
     CANCEL_REQUESTED,
+    CONTINUED,
     EXTERNAL_REF_SET,
     RESUMED,
     SIGNAL_PREFIX,
@@ -94,6 +96,15 @@ def resumed_draft(process_id: str, wait: SignalWait) -> EventDraft:
     payload: JSONObject = {"name": wait.name, "ordinal": wait.ordinal}
     key = _replay_key(f"process:{process_id}:resumed:{SIGNAL_PREFIX}{wait.name}:{wait.ordinal}")
     return EventDraft(event_type=RESUMED, payload=payload, replay_key=key)
+
+
+def continuation_draft(process_id: str, continuation: Continuation) -> EventDraft:
+    """Return the event that begins the next run of a process; there is one per run."""
+    if not isinstance(continuation, Continuation):
+        raise InvalidInput(f"process {process_id!r}: expected a Continuation, got {type(continuation).__name__}")
+    encode(continuation, Continuation, "continuation")
+    payload: JSONObject = msgspec.to_builtins(continuation)
+    return EventDraft(event_type=CONTINUED, payload=payload, replay_key=f"continued:{continuation.run}")
 
 
 def external_ref_draft(reference: ExternalRef) -> EventDraft:

@@ -105,9 +105,9 @@ class Branches:
         self._branches: set[Branch] = set()
         self._parked: set[asyncio.Future[None]] = set()
 
-    def begin(self) -> None:
-        """Start a run in the calling task: names are counted from 1 again."""
-        self._branches = {root_branch()}
+    def begin(self, prefix: str) -> None:
+        """Start a run in the calling task: names begin with the prefix, and are counted from 1 again."""
+        self._branches = {root_branch(prefix)}
 
     @property
     def is_own(self) -> bool:
@@ -259,9 +259,9 @@ async def _watch(watch: Callable[[], Awaitable[object]], go_on: Callable[[], Non
     go_on()
 
 
-def root_branch() -> Branch:
+def root_branch(prefix: str = "") -> Branch:
     """Start a new run in the calling task: names are counted from 1 again."""
-    branch = Branch(task=asyncio.current_task())
+    branch = Branch(prefix, task=asyncio.current_task())
     current_branch.set(branch)
     return branch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -84,6 +84,19 @@ class Context(Waits):
         """Record an occurrence once, and start the processes that subscribe to it."""
         key = self._journal.name(f"emit.{source_type}")
         return self._emit(key, source_type, payload, source_key)
+
+    async def continue_as_new(self, *args: object, **kwargs: object) -> NoReturn:
+        """End this run, and begin the next one of the same process with new arguments, in one write.
+
+        Use it in long loops: the next run has no records to replay, so its cost does not grow. It runs the latest
+        version of the process that this worker declares. The process keeps its id, and callers of ``result`` get the
+        result of the last run. Signals that no wait has received come to the next run; waits keep their names and keys,
+        so a resolved one stays resolved; children continue; a cancel request is raised in the next run too. The
+        attempts that may fail are counted for each run.
+
+        Raises InvalidInput if the arguments do not fit.
+        """
+        self._run.continue_as_new(args, kwargs)
 
     def wake(self, text: str) -> Awaitable[None]:
         """Send a message to the session that this process works for, once."""

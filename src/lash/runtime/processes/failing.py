@@ -47,6 +47,7 @@ class FailedRun:
         self._writes = writes
         self._fencing = acquired.lease.fence.fencing
         self._crashes = acquired.crashes
+        self._began_at = acquired.record.projection.continued_at
         identity = acquired.record.registration.identity
         self._ids = {"process": (identity and identity.label) or "", "process_id": acquired.record.process_id}
 
@@ -72,7 +73,7 @@ class FailedRun:
         # The log has each problem once, however often it is met.
         problem = content_hash(f"{error_text(error)}\0{trace}".encode())[:32]
         await self._writes.note_failure(error, f"{STUCK}{problem}" if stuck else str(self._fencing), trace=trace)
-        noted = await self._writes.events(ATTEMPT_FAILED)
+        noted = await self._writes.events(ATTEMPT_FAILED, after=self._began_at)
         attempt = sum(not (event.replay_key or "").startswith(f"attempt:{STUCK}") for event in noted)
         failed = failed_attempt(error, attempt=attempt, max_attempts=retry.max_attempts, counts=not stuck, trace=trace)
         is_final = is_recorded or _is_final(definition, error)

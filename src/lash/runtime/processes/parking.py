@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
+from lash.model.process.continuation import TakenSignals
 from lash.model.process.event import SIGNAL_PREFIX, ProcessEvent
 from lash.model.process.process import ProcessAcquired, SignalWait
 from lash.model.value import JSON
@@ -13,6 +15,9 @@ from lash.runtime.steps.parking import Parking
 
 if TYPE_CHECKING:
     from lash.runtime.core import Core
+
+_MOST_READ: Final = 1_000
+"""The largest page of a log."""
 
 
 class ProcessParking(Parking[SignalWait | None]):
@@ -26,6 +31,8 @@ class ProcessParking(Parking[SignalWait | None]):
         self._writes = writes
         self._noted = acquired.record.projection.wait
         self._ordinals: dict[str, set[int]] = {}
+        self.before: Mapping[str, TakenSignals] = {}
+        """The signals that earlier runs have received, by name."""
 
     async def next_signal(self, name: str, due_ms: int | None) -> JSON:
         """Return the next signal of a name, or that the time for it is over; park until one of both."""
@@ -38,7 +45,7 @@ class ProcessParking(Parking[SignalWait | None]):
         finally:
             if event is None:
                 self._ordinals[name].discard(ordinal)
-        return {"timed_out": True} if event is None else {"ordinal": ordinal, "payload": event.payload}
+        return {"timed_out": True} if event is None else _received(ordinal, event)
 
     def give_back(self, name: str, found: JSON) -> None:
         """Leave a signal to the next wait: the one that found it has lost a race."""
@@ -52,22 +59,50 @@ class ProcessParking(Parking[SignalWait | None]):
             await self._writes.clear_wait(noted)
 
     async def park(self) -> None:
-        """Free the lease and park the process; its log has the first signal that it waits for."""
-        signal = next((signal for signal in self.reasons if signal is not None), None)
+        """Free the lease and park the process; its log has one of the signals that it waits for."""
+        signals = [signal for signal in self.reasons if signal is not None]
+        signal = min(signals, key=lambda each: (each.name, each.ordinal), default=None)
         if signal is not None and self._noted != signal:
             await self._writes.set_wait(signal)
         elif signal is None and self._noted is not None:
             await self._writes.clear_wait(self._noted)
         await self._writes.park(self.due_ms)
 
+    async def taken(self) -> dict[str, TakenSignals]:
+        """Return the signals that this run and earlier ones have received, by name."""
+        received: dict[str, dict[int, int]] = {}
+        for key_id, outcome in self._journal.waited():
+            kind, _, name = key_id.partition(":")
+            if kind != "signal" or not isinstance(outcome, dict) or not isinstance(outcome.get("ordinal"), int):
+                continue
+            ordinal, sequence = outcome["ordinal"], outcome.get("sequence")
+            if sequence is None:
+                # Recorded by a version that did not keep the number.
+                event = await self._signal_at(name, ordinal)
+                sequence = 0 if event is None else event.sequence
+            received.setdefault(name, {})[ordinal] = sequence
+        return {**self.before, **{name: self._before(name).after(each) for name, each in received.items()}}
+
+    def _before(self, name: str) -> TakenSignals:
+        return self.before.get(name, TakenSignals())
+
     async def _signal_at(self, name: str, ordinal: int) -> ProcessEvent | None:
-        signal_at = self.storage.events.signal_at
-        return await self.lease.bridge(f"signal {name!r}", signal_at, self._process_id, name, ordinal)
+        events, what, process_id = self.storage.events, f"signal {name!r}", self._process_id
+        before = self._before(name)
+        count = ordinal - before.count
+        if before.count == 0 or count > _MOST_READ:
+            return await self.lease.bridge(what, events.signal_at, process_id, name, ordinal)
+        # From the last signal of earlier runs on, so that the cost does not grow with the runs.
+        event_type = f"{SIGNAL_PREFIX}{name}"
+        found = await self.lease.bridge(
+            what, events.after, process_id, before.sequence, event_type=event_type, limit=count
+        )
+        return found[-1] if len(found) == count else None
 
     async def _came(self, name: str, ordinal: int) -> None:
         """Return once a signal may have come."""
         last = await self.storage.events.last_sequences((self._process_id,))
-        if await self.storage.events.signal_at(self._process_id, name, ordinal) is None:
+        if await self._signal_at(name, ordinal) is None:
             wait_event_after = self.storage.waiter.wait_event_after
             await wait_event_after(self._process_id, f"{SIGNAL_PREFIX}{name}", last.get(self._process_id, 0))
 
@@ -75,8 +110,13 @@ class ProcessParking(Parking[SignalWait | None]):
         """Return the number of the next signal of a name that no recorded or earlier wait has taken."""
         taken = self._ordinals.get(name)
         if taken is None:
-            numbers = (each.get("ordinal") for each in self._journal.waited(f"signal:{name}") if isinstance(each, dict))
+            outcomes = (outcome for key_id, outcome in self._journal.waited() if key_id == f"signal:{name}")
+            numbers = (outcome.get("ordinal") for outcome in outcomes if isinstance(outcome, dict))
             taken = self._ordinals[name] = {number for number in numbers if isinstance(number, int)}
-        ordinal = next(number for number in range(1, len(taken) + 2) if number not in taken)
+        ordinal = self._before(name).next_place(taken)
         taken.add(ordinal)
         return ordinal
+
+
+def _received(ordinal: int, event: ProcessEvent) -> JSON:
+    return {"ordinal": ordinal, "sequence": event.sequence, "payload": event.payload}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 from lash.base.replay_key import replay_key
 from lash.errors import EventConflict, InvalidInput, LeaseLost, ProcessTerminal, UnknownDefinition
 from lash.model.causal import ProcessCause
 from lash.model.effect import ProcessScope
+from lash.model.process.continuation import Continuation
 from lash.model.process.event import CANCEL_REQUESTED, STARTED
 from lash.model.process.process import (
     Cancellation,
@@ -24,26 +25,27 @@ from lash.model.process.process import (
 )
 from lash.model.value import JSON
 from lash.runtime.after_run import AfterRun
+from lash.runtime.core import Core, engine_input
 from lash.runtime.current import RunHere
 from lash.runtime.definition import ENGINE, ProcessDefinition
 from lash.runtime.errors import Suspended
 from lash.runtime.hooks import PROCESS
+from lash.runtime.processes.branch import own_branch
 from lash.runtime.processes.context import Context
 from lash.runtime.processes.failing import STUCK, FailedRun
 from lash.runtime.processes.parking import ProcessParking
 from lash.runtime.processes.under_lease import UnderLease
 from lash.runtime.steps.journal import Journal
-from lash.runtime.steps.values import read_arguments, result_type, to_json
+from lash.runtime.steps.values import bind_arguments, read_arguments, result_type, to_json
 from lash.runtime.time_limit import time_limit
-
-if TYPE_CHECKING:
-    from lash.runtime.core import Core
 
 
 class RunEnd(enum.Enum):
     """How a run ended, and what the worker does next with the process."""
 
     ENDED = "ended", AfterRun.FORGET
+    CONTINUED = "continued", AfterRun.POLL
+    """Its next run is ready."""
     PARKED = "parked", AfterRun.POLL
     """It waits for a time, a signal or a child; its end of waiting makes it ready again."""
     FAILED = "failed", AfterRun.POLL
@@ -78,6 +80,9 @@ class ProcessRun:
         self._task: asyncio.Task[Any] | None = None
         self._cancel_reason = acquired.record.projection.cancel_reason or ""
         self._cancel_seen = acquired.record.projection.cancel_requested
+        self._number = acquired.record.projection.run
+        self._next: JSON = None
+        """The input of the next run, if this one continues."""
         self._released = False
         self._lost = False
         self._journal = Journal(
@@ -88,6 +93,7 @@ class ProcessRun:
             core.owner,
             core.hooks,
             ttl_ms=core.options.ttl_ms,
+            prefix="" if self._number == 1 else f"{self._number}/",
         )
         self.parking = ProcessParking(core, acquired, self.lease, self._writes)
         self.parking.attach(self._journal)
@@ -103,7 +109,7 @@ class ProcessRun:
         """Run until the process ends, waits, fails or loses its lease; never raise an error of the application."""
         try:
             try:
-                self.definition, arguments = self._read_input()
+                self.definition, arguments = await self._read_input()
             except UnknownDefinition as unknown:
                 return await self._leave(unknown)
             except InvalidInput as error:
@@ -142,6 +148,17 @@ class ProcessRun:
         self._lost = True
         self._stop()
 
+    def continue_as_new(self, args: tuple[object, ...], kwargs: dict[str, object]) -> NoReturn:
+        """Stop here; the next run begins with these arguments."""
+        own_branch()
+        self._journal.check_running()
+        self.parking.deliver_cancel()
+        process = self._core.definitions.latest(self.definition.name)
+        arguments = bind_arguments(process.function, f"process {process.name!r}", args, kwargs)
+        self._next = engine_input(process, arguments).payload
+        self._journal.stop(Suspended())
+        raise Suspended
+
     async def start_child(
         self, key: str, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> str:
@@ -166,12 +183,16 @@ class ProcessRun:
         self._journal.check_running()
         return await self._core.emit(source_type, payload, key=replay_key(self.process_id, key), source_key=source_key)
 
-    def _read_input(self) -> tuple[ProcessDefinition[Any, Any], dict[str, Any]]:
+    async def _read_input(self) -> tuple[ProcessDefinition[Any, Any], dict[str, Any]]:
         process_input = self.record.registration.input
         if not isinstance(process_input, EngineInput) or process_input.kind != ENGINE:
             kind = process_input.kind if isinstance(process_input, EngineInput) else type(process_input).__name__
             raise UnknownDefinition("engine", kind, ENGINE)
-        payload = process_input.payload if isinstance(process_input.payload, dict) else {}
+        given = process_input.payload
+        if self._number > 1:
+            begun = await self._writes.continuation(self.record.projection.continued_at)
+            given, self.parking.before = begun.input, begun.signals
+        payload = given if isinstance(given, dict) else {}
         definition = self._core.process(str(payload.get("process")), str(payload.get("version")))
         what, stored = f"process {definition.name!r}", payload.get("args") or {}
         if not isinstance(stored, dict):
@@ -185,7 +206,7 @@ class ProcessRun:
             await self._journal.load()
 
         async def body() -> Any:  # noqa: ANN401 (whatever the function returns)
-            self._journal.lines.begin()
+            self._journal.begin()
             context, timeout_s = Context(self, self._journal), self.definition.timeout_s
             here = RunHere(context)
             try:
@@ -220,6 +241,8 @@ class ProcessRun:
         if self._released or self._task is None:
             await self._writes.release()
             return RunEnd.RELEASED
+        if self._next is not None:
+            return await self._continue()
         if self.parking.is_parking:
             await self.parking.park()
             self._core.hooks.note("process.parked", process_id=self.process_id)
@@ -240,6 +263,17 @@ class ProcessRun:
         except InvalidInput as invalid:
             return await self._end_failed("process_result_invalid", invalid)
         return await self._end(Success(value=value))
+
+    async def _continue(self) -> RunEnd:
+        """Begin the next run in one write; the lease is released after it, and any worker takes the run."""
+        following = Continuation(run=self._number + 1, input=self._next, signals=await self.parking.taken())
+        try:
+            await self._writes.continue_as_new(following)
+        except InvalidInput as error:
+            return await self._end_failed("process_arguments_invalid", error)
+        self._core.hooks.note("process.continued", process_id=self.process_id, run=following.run)
+        await self._writes.release()
+        return RunEnd.CONTINUED
 
     async def _leave(self, unknown: UnknownDefinition) -> RunEnd:
         """Leave the process to a worker that has its code; its log says what is missing."""

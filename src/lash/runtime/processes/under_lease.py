@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from lash.errors import LeaseLost
 from lash.model.lease import LeaseFence
-from lash.model.process.event import ATTEMPT_FAILED, EventDraft, ProcessEvent
+from lash.model.process.continuation import Continuation
+from lash.model.process.event import ATTEMPT_FAILED, CONTINUED, EventDraft, ProcessEvent
 from lash.model.process.process import Outcome, ProcessRecord, SignalWait
 from lash.model.value import JSON
 from lash.runtime.errors import error_code, error_text
@@ -65,10 +68,22 @@ class UnderLease:
         append = self._storage.events.append
         await self._lease.bridge("the failed attempt", append, self._process_id, draft, fence=self._fence)
 
-    async def events(self, event_type: str, *, limit: int = _ALL) -> tuple[ProcessEvent, ...]:
-        """Return the first events of a type."""
-        after = self._storage.events.after
-        return await self._lease.bridge("reading the log", after, self._process_id, event_type=event_type, limit=limit)
+    async def events(self, event_type: str, *, after: int = 0, limit: int = _ALL) -> tuple[ProcessEvent, ...]:
+        """Return the first events of a type after a number."""
+        read = self._storage.events.after
+        return await self._lease.bridge(
+            "reading the log", read, self._process_id, after, event_type=event_type, limit=limit
+        )
+
+    async def continuation(self, sequence: int) -> Continuation:
+        """Return how the run began that the event of this number began."""
+        (event,) = await self.events(CONTINUED, after=sequence - 1, limit=1)
+        return msgspec.convert(event.payload, Continuation)
+
+    async def continue_as_new(self, continuation: Continuation) -> None:
+        """End this run of the process, and begin the next one."""
+        leases = self._storage.process_leases
+        await self._lease.bridge("the next run", leases.continue_as_new, self._fence, continuation)
 
     async def record(self) -> ProcessRecord | None:
         """Return the record as it is stored."""

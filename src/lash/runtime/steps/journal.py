@@ -79,7 +79,9 @@ class Journal:
         hooks: Hooks,
         *,
         ttl_ms: int,
+        prefix: str = "",
     ) -> None:
+        """Prepare a journal; the names of all operations begin with the prefix."""
         self._storage = storage
         self.scope = scope
         self.fence = fence
@@ -87,6 +89,7 @@ class Journal:
         self._owner = owner
         self._hooks = hooks
         self._ttl_ms = ttl_ms
+        self._prefix = prefix
         self._records: dict[str, EffectRecord] = {}
         self._running: set[str] = set()
         self._recorded_errors: list[BaseException] = []
@@ -119,7 +122,7 @@ class Journal:
         self.check_running()
         if explicit is not None:
             current_line()
-            key = replay_key("key", explicit)
+            key = self._prefix + replay_key("key", explicit)
         else:
             key = replay_key(own_branch().name(name))
         check_key(self.scope, key)
@@ -154,9 +157,13 @@ class Journal:
         """Return the record of an operation of the runtime itself if there is one."""
         return self._known(self._envelope(key, command))
 
-    def waited(self, key_id: str) -> list[JSON]:
-        """Return the outcomes of all recorded waits for the same thing, alone or as the winner of a race."""
-        return [outcome for record in self._records.values() for waited, outcome in _waited(record) if waited == key_id]
+    def begin(self) -> None:
+        """Start a run in the calling task: names are counted from 1 again."""
+        self.lines.begin(self._prefix)
+
+    def waited(self) -> list[tuple[str, JSON]]:
+        """Return what recorded waits were for, with their outcomes, alone or as the winner of a race."""
+        return [each for record in self._records.values() for each in _waited(record)]
 
     def fail_later(self, key: str, command: Command, outcome: JSON) -> None:
         """Record an outcome once this branch continues after the failure that it stands for."""

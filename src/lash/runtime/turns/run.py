@@ -260,7 +260,7 @@ class TurnRun:
         return journal
 
     async def _body(self, agent: AgentDefinition, journal: Journal) -> object:
-        journal.lines.begin()
+        journal.begin()
         turn = Turn(self, self._core, journal, self._draft)
         here, limit = RunHere(turn), asyncio.timeout(agent.timeout_s)
         try:

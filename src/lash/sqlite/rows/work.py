@@ -43,6 +43,9 @@ def change_work(transaction: Transaction, process_key: int, change: WorkChange) 
     """Write the change of the work list by an event, in the transaction of the event."""
     if change.wakes:
         transaction.run("work_wake_own", process_key=process_key, now_ms=transaction.now_ms)
+    if change.continues:
+        transaction.run("work_forget_effects", process_key=process_key)
+        transaction.run("work_forget_groups", process_key=process_key)
     if change.ends:
         transaction.run("work_end", process_key=process_key)
     if change.wakes_parent:

@@ -20,6 +20,14 @@ WHERE runnable AND process_key = (
 -- Takes a process that ended off the work list.
 UPDATE lash_process_leases SET runnable = 0, ready_at_ms = NULL WHERE process_key = :process_key;
 
+-- name: work_forget_effects
+-- Deletes the effects of the last run of a process that continues.
+DELETE FROM lash_effects WHERE process_key = :process_key;
+
+-- name: work_forget_groups
+-- Deletes the groups of effects of the last run of a process that continues.
+DELETE FROM lash_effect_groups WHERE process_key = :process_key;
+
 -- name: work_note_wake
 -- Notes a reason to continue a turn of a session.
 INSERT INTO lash_session_wakes (wake_id, session_key) VALUES (lower(hex(randomblob(16))), :session_key);

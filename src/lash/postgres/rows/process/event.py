@@ -289,6 +289,7 @@ def _append_arguments(
         *_wake_arguments(seals, event),
         *((None,) * 4 if fence is None else fence_proof(fence)),
         *(conditions.abandons, decision.work.wakes, decision.work.ends, decision.work.wakes_parent),
+        decision.work.continues,
     ]
 
 

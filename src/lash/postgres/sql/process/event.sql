@@ -40,8 +40,8 @@ FOR NO KEY UPDATE OF p;
 -- writes everything, or nothing if a fact of the decision no longer holds: the number of events $2 and the wake target
 -- $3 of the process (which guard all facts about it), no event of the replay key $5 yet, a live lease under the fence
 -- $20 to $23 if there is one, no live lease if $24. The process gets one more reason to run if $25. If $26 it is never
--- run again, and the lease of the fence is freed; its parent gets a reason to run if $27. Returns the time and the
--- state of the wake, or no row.
+-- run again, and the lease of the fence is freed; its parent gets a reason to run if $27. The effects of its last run
+-- are deleted if $28. Returns the time and the state of the wake, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 parent AS (
     SELECT started.process_key
@@ -150,6 +150,16 @@ freed AS (
         runnable = false, ready_at_ms = NULL
     FROM moved
     WHERE l.process_key = moved.process_key AND l.token = $22::text AND $26::boolean
+),
+forgotten AS (
+    DELETE FROM :"schema".lash_effects AS e USING moved
+    WHERE e.process_key = moved.process_key AND $28::boolean
+    RETURNING 1
+),
+-- The count lets the effects go first.
+forgotten_groups AS (
+    DELETE FROM :"schema".lash_effect_groups AS g USING moved, (SELECT count(*) AS number FROM forgotten) AS counted
+    WHERE g.process_key = moved.process_key AND $28::boolean AND counted.number >= 0
 ),
 ended AS (
     UPDATE :"schema".lash_process_leases AS l
