@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -267,6 +268,43 @@ async def test_drains_at_once_run_nothing_twice(backend_url: str) -> None:
         runs = await asyncio.gather(*(app.drain() for _ in range(3)))
     assert sorted(ran) == [f"s{number}" for number in range(5)]
     assert sum(runs) == 5
+
+
+async def test_drain_takes_what_a_run_made_ready_during_a_poll(
+    backend_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll is answered after the last run has ended, and does not name the message that this run has sent."""
+    app, go = lash.App(backend_url, worker=False), asyncio.Event()
+    app.agent(hello)
+
+    @app.process
+    async def quick(ctx: lash.Context) -> None:
+        return None
+
+    @app.process
+    async def sending(ctx: lash.Context) -> None:
+        await go.wait()
+        await app.session("s").send("you", key="1")
+
+    async with app:
+        await app.start(quick)
+        sent = await app.start(sending)
+        poll = app.storage.work.poll
+
+        async def late(**options: Any) -> lash.model.WorkList:  # noqa: ANN401 (what poll takes)
+            work = await poll(**options)
+            if sent.process_id in options["running_processes"] and not go.is_set():
+                go.set()
+                await sent.result(timeout_s=60)
+                # The task of the run ends, and is forgotten by the worker.
+                while any("ProcessRunner._run" in repr(task.get_coro()) for task in asyncio.all_tasks()):  # noqa: ASYNC110 (there is no event to wait for)
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            return work
+
+        monkeypatch.setattr(app.storage.work, "poll", late)
+        await app.drain()
+        assert [lash.text_of(each) for each in await app.session("s").messages()] == ["you", "hello you"]
 
 
 @pytest.mark.parametrize(

@@ -116,13 +116,15 @@ class Poller:
         """Poll and run until nothing is ready, and return how many runs were started."""
         runs, tasks = 0, self._state.tasks
         while True:
+            # A run that ends while the poll is answered may have made something ready that the answer does not have.
+            ran = bool(tasks)
             work = await self._poll()
             woken = await self._timers.wake(work)
             started = self._start(work) + await self._timers.fire(work)
             runs += started
             if tasks:
                 await asyncio.wait(set(tasks), return_when=asyncio.FIRST_COMPLETED)
-            elif not started and not woken:
+            elif not (started or woken or ran):
                 return runs
 
     @property
