@@ -12,6 +12,7 @@ import re
 import select
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from tests.cli.fork_server import CLIENT
 
 Ended = subprocess.CompletedProcess[str]
 
@@ -56,10 +59,15 @@ class _Starter:
     def __init__(self) -> None:
         self._asking, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._asking.settimeout(PATIENCE_S)
-        with theirs:
+        self._directory = tempfile.TemporaryDirectory(prefix="lashcli")
+        self.address = f"{self._directory.name}/socket"
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(self.address)
+            listening.listen()
+            files = [theirs.fileno(), listening.fileno()]
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.cli.fork_server", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-m", "tests.cli.fork_server", *map(str, files)],
+                pass_fds=files,
                 env=environment(),
                 cwd=ROOT,
             )
@@ -80,6 +88,7 @@ class _Starter:
     def close(self) -> None:
         self._asking.close()
         self._server.wait()
+        self._directory.cleanup()
 
 
 @functools.cache
@@ -97,6 +106,12 @@ def run(
     """Run the command without a terminal, and return how it ended."""
     named = {"LASH_URL": url} if url is not None else {}
     return _starter().run(arguments, environment({**named, **(variables or {})}), given, cwd or ROOT)
+
+
+def write_program(path: Path) -> None:
+    """Write a program that runs the command as `run` does, for shells to start."""
+    path.write_text(CLIENT.format(python=sys.executable, address=_starter().address))
+    path.chmod(path.stat().st_mode | stat.S_IEXEC)
 
 
 def output(*arguments: str, url: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
-import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from lash.cli.command import Command
 from lash.cli.root import root
-from tests.cli.kit import PATIENCE_S, environment, run
+from tests.cli.kit import PATIENCE_S, command, environment, run, write_program
 from tests.cli.seed import Seeded, register_worker
 
 pytestmark = pytest.mark.proof
@@ -63,11 +62,8 @@ LEAVES = dict(leaves())
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """A directory with ``lash`` on its path and an application to run."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    script = programs / "lash"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m lash "$@"\n')
-    script.chmod(script.stat().st_mode | stat.S_IEXEC)
+    (tmp_path / "bin").mkdir()
+    write_program(tmp_path / "bin" / "lash")
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "agents.py").write_text(APPLICATION)
     return tmp_path
@@ -108,7 +104,10 @@ def test_example_of_the_worker_works_until_it_is_told_to_stop(seeded: Seeded, di
     variables = environment({**seeded.variables, "PATH": f"{directory / 'bin'}:/usr/bin:/bin"})
     log = directory / "worker.log"
     with log.open("wb") as stderr:
-        worker = subprocess.Popen(["bash", "-c", f"exec {example}"], env=variables, cwd=directory, stderr=stderr)
+        # In a process of its own, which gets the signal.
+        words = shlex.split(example)
+        assert words[0] == "lash"
+        worker = subprocess.Popen(command(*words[1:]), env=variables, cwd=directory, stderr=stderr)
     try:
         deadline = time.monotonic() + PATIENCE_S
         while "working" not in log.read_text():

@@ -22,7 +22,7 @@ TURN_STEPS: Final = (("model", "tool"), ("react",))
 PROCESS_STEPS: Final = ("search", "left", "right", "approve", "fill", "write", "archive")
 ALL_STEPS: Final = frozenset({*TURN_STEPS[0], *TURN_STEPS[1], *PROCESS_STEPS, ADVISE})
 _PAUSE_S: Final = 0.02
-OPTIONS: Final = lash.WorkerOptions(lease_ttl_s=60, poll_s=0.5)
+OPTIONS: Final = lash.WorkerOptions(lease_ttl_s=60, poll_s=0.2)
 """A lease outlives every test: a takeover needs a holder that is provably dead."""
 
 

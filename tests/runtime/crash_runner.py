@@ -149,4 +149,10 @@ def serve(run: Callable[[dict[str, str | None]], int]) -> None:
 
 
 if __name__ == "__main__":
+    # Before the first fork, so that no child loads them again.
+    import lash.postgres.storage
+    import lash.runtime.app
+    import lash.sqlite.storage
+
+    assert all((lash.postgres.storage, lash.runtime.app, lash.sqlite.storage))
     serve(_child)

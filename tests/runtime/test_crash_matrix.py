@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ import pytest
 import lash
 from lash.model.effect import EffectStatus, ProcessScope, Step, TurnScope
 from lash.model.process.process import Success
-from tests.backends import fresh_schema, with_parameters
+from tests.backends import ReusedDatabase, with_parameters
 from tests.contract.test_worker import beat
 from tests.raw import raw
 from tests.runtime.crash_app import (
@@ -42,7 +43,7 @@ from tests.runtime.crash_app import (
 ROOT: Final = Path(__file__).parents[2]
 POINTS: Final = os.environ.get("LASH_CRASH_POINTS", "1")
 _KILLED: Final = -9
-_SILENT_BEAT_MS: Final = 300
+_SILENT_BEAT_MS: Final = 100
 """The interval at which the silent workers promise their beats; they are late after two."""
 _COUNTING: Final = ("before work_take_wakes", "before work_wake_sessions")
 """The first statement of counting reasons to continue, on each backend."""
@@ -81,11 +82,12 @@ def runner() -> Iterator[Runner]:
 
 
 class Databases:
-    """Any number of empty storages of one backend, each with a directory."""
+    """Empty storages of one backend, one after the other, each with a directory."""
 
-    def __init__(self, server_url: str | None, directory: Path) -> None:
-        self._url = server_url
+    def __init__(self, directory: Path, migrated_file: Path, reused: ReusedDatabase | None) -> None:
         self._directory = directory
+        self._migrated_file = migrated_file
+        self._reused = reused
         self._count = 0
 
     @contextmanager
@@ -93,17 +95,17 @@ class Databases:
         self._count += 1
         directory = self._directory / str(self._count)
         directory.mkdir()
-        if self._url is None:
-            yield f"sqlite:///{directory / 'lash.db'}", directory
+        if self._reused is None:
+            yield f"sqlite:///{shutil.copy(self._migrated_file, directory)}", directory
             return
-        with fresh_schema(self._url) as url:
-            yield url, directory
+        yield self._reused.url, directory
+        self._reused.clean()
 
 
 @pytest.fixture
-def databases(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Databases:
-    server_url = request.getfixturevalue("postgres_server").url if backend_name == "postgres" else None
-    return Databases(server_url, tmp_path)
+def databases(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path, migrated_file: Path) -> Databases:
+    reused = request.getfixturevalue("reused_database") if backend_name == "postgres" else None
+    return Databases(tmp_path, migrated_file, reused)
 
 
 async def test_a_worker_may_die_anywhere(databases: Databases) -> None:
