@@ -2,7 +2,7 @@
 #   PYTHON=python3.13 make test     another interpreter (3.11 or newer)
 #   LASH_USE_UV=1 make test         demand uv (it is used by itself when it is on PATH); LASH_USE_UV= forbids it
 #   ARGS="-k lease" make test       arguments for the program that the target runs
-#   JOBS=0 make test                one process for all tests; by default one for each core
+#   JOBS=0 make test                one process for all tests; by default three for two cores
 
 PYTHON ?= python3
 LASH_USE_UV ?= $(if $(shell command -v uv 2>/dev/null),1,)

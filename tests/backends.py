@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import threading
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
@@ -32,6 +33,7 @@ _FOLDER_BACKENDS = {
 }
 
 
+@functools.cache
 def backend_of_path(path: Path) -> str | None:
     """Return the backend whose directory the test file is in."""
     return next((name for folder, name in _FOLDER_BACKENDS.items() if path.is_relative_to(folder)), None)

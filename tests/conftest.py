@@ -7,10 +7,11 @@ over the whole suite in which no test ran on PostgreSQL fails, however green it 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from tests.backends import (
     fresh_schema,
     migrate,
 )
-from tests.proof.selection import is_left_to_proof
+from tests.proof.selection import has_none, is_left_to_proof
 from tests.s3_server import S3Server
 
 # Before a test imports them, so that a failing assertion in a helper shows its values.
@@ -133,6 +134,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TALLY] = BackendTally()
     # Reports reach a plugin's hooks without the configuration, so the counting plugin carries its tally itself.
     config.pluginmanager.register(_Counter(config.stash[_TALLY]), "lash-backend-counter")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return three processes for two cores: many tests wait for a server, a lease or another process."""
+    return max(2, 3 * (os.cpu_count() or 1) // 2)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not load a file of which the marks choose no test."""
+    is_test = collection_path.suffix == ".py" and collection_path.is_relative_to(TESTS_FOLDER)
+    return True if is_test and has_none(collection_path, config.option.markexpr) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what collection creates out of garbage collections: it lives as long as the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

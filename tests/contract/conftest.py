@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     belongs to the loop that opened it.
     """
     for item in items:
-        if not item.path.is_relative_to(_HERE):
+        if item.path.parent != _HERE:
             continue
         if pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)

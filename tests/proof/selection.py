@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -94,8 +94,16 @@ LONG: Final = (
 
 The rules of ``test_own_tree.py`` are those of ``make check``.
 """
-_GUARANTEES: Final = DIRECTORY.parents[1] / "docs" / "guarantees.md"
+MAKE_TEST: Final = "not proof"
+"""The marks that ``make test`` chooses."""
+MAKE_PROOF: Final = "proof or sampled"
+"""The marks that ``make proof`` chooses."""
+
+_ROOT: Final = DIRECTORY.parents[1]
+_GUARANTEES: Final = _ROOT / "docs" / "guarantees.md"
 _ABOVE_THE_STORAGE: Final = "tests/cli/"
+_PURE: Final = DIRECTORY.parent / "rules"
+"""Quick tests without a storage: ``make test`` runs all of them."""
 
 
 def is_left_to_proof(nodeid: str, backend: str | None) -> bool:
@@ -110,15 +118,31 @@ def is_left_to_proof(nodeid: str, backend: str | None) -> bool:
     file, *_, function = name.split("::")
     if f"{file}::{function}" in _guaranteed():
         return False
-    is_command = backend == "postgres" and name.startswith(_ABOVE_THE_STORAGE)
-    return is_command or any(name == each or name.startswith((f"{each}::", f"{each}/")) for each in LONG)
+    return (backend == "postgres" and name.startswith(_ABOVE_THE_STORAGE)) or _is_long(name)
 
 
-@lru_cache(maxsize=1)
+def has_none(path: Path, marks: str) -> bool:
+    """Return whether these marks choose no test of a file, which then need not be loaded."""
+    if marks == MAKE_PROOF:
+        return path.is_relative_to(_PURE)
+    if marks != MAKE_TEST:
+        return False
+    name = path.relative_to(_ROOT).as_posix()
+    is_guarantee = any(each.startswith(f"{name}::") for each in _guaranteed())
+    return mark_of(path) == "proof" or (_is_long(name) and not is_guarantee)
+
+
+@cache
+def _is_long(name: str) -> bool:
+    return any(name == each or name.startswith((f"{each}::", f"{each}/")) for each in LONG)
+
+
+@cache
 def _guaranteed() -> frozenset[str]:
     return frozenset(re.findall(r"`(tests/[\w/]+\.py::\w+)`", _GUARANTEES.read_text(encoding="utf-8")))
 
 
+@cache
 def mark_of(path: Path) -> Literal["proof", "sampled"] | None:
     """Return the mark of the tests in a file; None if only ``make test`` runs them."""
     if not path.is_relative_to(DIRECTORY):

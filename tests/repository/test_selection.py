@@ -3,7 +3,17 @@
 import re
 from pathlib import Path
 
-from tests.proof.selection import DIRECTORY, IN_TEST, LONG, SAMPLED, is_left_to_proof, mark_of
+from tests.proof.selection import (
+    DIRECTORY,
+    IN_TEST,
+    LONG,
+    MAKE_PROOF,
+    MAKE_TEST,
+    SAMPLED,
+    has_none,
+    is_left_to_proof,
+    mark_of,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,4 +49,18 @@ def test_a_long_test_that_a_guarantee_names_stays() -> None:
 def test_the_two_commands_leave_nothing_out() -> None:
     """Tests have no mark, ``proof`` or ``sampled``: the first and the last are in one command, the last in both."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert re.findall(r"^\t\$\(PYTEST\) -m (\".*?\")", makefile, re.MULTILINE) == ['"not proof"', '"proof or sampled"']
+    assert re.findall(r"^\t\$\(PYTEST\) -m \"(.*?)\"", makefile, re.MULTILINE) == [MAKE_TEST, MAKE_PROOF]
+
+
+def test_files_that_are_not_loaded_have_nothing_to_run() -> None:
+    """``make test`` loads a long file of which a guarantee names a test, and ``make proof`` no pure tests."""
+    assert has_none(ROOT / "tests/proof/model/test_queue.py", MAKE_TEST)
+    assert has_none(ROOT / "tests/cli/test_backup.py", MAKE_TEST)
+    assert not has_none(ROOT / "tests/cli/test_unicode.py", MAKE_TEST)
+    assert not has_none(ROOT / "tests/proof/contention/test_contention.py", MAKE_TEST)
+    assert not has_none(ROOT / "tests/proof/model/test_queue.py", "")
+    assert not has_none(ROOT / "tests/proof/model/test_queue.py", MAKE_PROOF)
+    assert has_none(ROOT / "tests/rules/test_lease.py", MAKE_PROOF)
+    marks = re.compile(r"mark\.(proof|sampled)")
+    assert [file.name for file in (ROOT / "tests/rules").glob("*.py") if marks.search(file.read_text())] == []
+    assert not any(name.startswith("tests/rules/") for name in LONG)

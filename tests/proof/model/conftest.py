@@ -17,7 +17,7 @@ _FOLDER = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave time to make a failure small, and any time to a long run."""
     for item in items:
-        if item.path.is_relative_to(_FOLDER):
+        if item.path.parent == _FOLDER:
             item.add_marker(pytest.mark.timeout(0 if "LASH_MODEL_EXAMPLES" in os.environ else 900))
 
 
