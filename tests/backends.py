@@ -186,6 +186,11 @@ CREATE FUNCTION test_kit.fingerprint() RETURNS text LANGUAGE sql AS $$
         UNION ALL
         SELECT concat_ws(' ', conname, contype, conrelid) FROM pg_constraint
         WHERE connamespace = '{schema}'::regnamespace
+        UNION ALL
+        SELECT concat_ws(' ', 'function', proname) FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace
+        UNION ALL
+        SELECT concat_ws(' ', 'trigger', t.tgname) FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
+        WHERE c.relnamespace = '{schema}'::regnamespace AND NOT t.tgisinternal
     ) AS lines
 $$;;
 CREATE TABLE test_kit.pristine AS SELECT test_kit.fingerprint() AS fingerprint;;

@@ -36,34 +36,34 @@ async def holding(url: str, statement: str) -> AsyncIterator[None]:
         await connection.close()
 
 
-async def test_an_append_does_not_wait_for_a_commit(postgres_schema_url: str) -> None:
+async def test_an_append_does_not_wait_for_a_commit(postgres_storage_url: str) -> None:
     """A commit that locks its head blocks neither the first activity of the session nor a later one."""
-    async with await lash.open(postgres_schema_url) as storage:
+    async with await lash.open(postgres_storage_url) as storage:
         await created(storage)
-        async with holding(postgres_schema_url, "UPDATE lash_sessions SET revision = revision + 1"):
+        async with holding(postgres_storage_url, "UPDATE lash_sessions SET revision = revision + 1"):
             async with asyncio.timeout(LIMIT_S):
                 assert await storage.activity.append("s", [ITEM]) == 1
                 assert await storage.activity.append("s", [ITEM]) == 2
 
 
-async def test_a_commit_does_not_wait_for_an_append(postgres_schema_url: str) -> None:
+async def test_a_commit_does_not_wait_for_an_append(postgres_storage_url: str) -> None:
     """Appends to one session wait for each other, and block nothing else."""
-    async with await lash.open(postgres_schema_url) as storage:
+    async with await lash.open(postgres_storage_url) as storage:
         session = await started(storage)
         await storage.activity.append("s", [ITEM])
-        async with holding(postgres_schema_url, "UPDATE lash_activity_tails SET position = position"):
+        async with holding(postgres_storage_url, "UPDATE lash_activity_tails SET position = position"):
             async with asyncio.timeout(LIMIT_S):
                 await session.commit(commit(1, node("b", "a")))
                 assert (await storage.activity.read("s")).newest.revision == 2
 
 
-async def test_positions_become_visible_in_order(postgres_schema_url: str) -> None:
+async def test_positions_become_visible_in_order(postgres_storage_url: str) -> None:
     """While an append is not committed, none behind it can be seen."""
-    async with await lash.open(postgres_schema_url) as storage:
+    async with await lash.open(postgres_storage_url) as storage:
         await created(storage)
         await storage.activity.append("s", [ITEM])
         earlier = "UPDATE lash_activity_tails SET position = position + 1"
-        async with holding(postgres_schema_url, earlier):
+        async with holding(postgres_storage_url, earlier):
             later = asyncio.ensure_future(storage.activity.append("s", [ITEM]))
             await asyncio.sleep(0.1)
             assert not later.done()
@@ -71,15 +71,15 @@ async def test_positions_become_visible_in_order(postgres_schema_url: str) -> No
         assert await later == 3
 
 
-async def test_activity_costs_no_disk_write(postgres_schema_url: str) -> None:
+async def test_activity_costs_no_disk_write(postgres_storage_url: str) -> None:
     """Its tables are unlogged, so that an append does not wait for the disk."""
-    async with await lash.open(postgres_schema_url) as storage:
+    async with await lash.open(postgres_storage_url) as storage:
         await created(storage)
     kinds = (
         "SELECT relname::text, relpersistence::text FROM pg_class WHERE relname LIKE 'lash_activity%' AND relkind='r'"
     )
     where = " AND relnamespace = current_schema()::regnamespace ORDER BY 1"
-    assert await raw(postgres_schema_url, kinds + where) == [("lash_activity", "u"), ("lash_activity_tails", "u")]
+    assert await raw(postgres_storage_url, kinds + where) == [("lash_activity", "u"), ("lash_activity_tails", "u")]
 
 
 async def test_a_crash_of_the_server_is_a_gap_not_a_mix_up() -> None:

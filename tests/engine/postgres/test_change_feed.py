@@ -14,10 +14,10 @@ INSERT INTO lash_process_changes (process_id, kind, status, occurred_at_ms) VALU
 """
 
 
-async def test_a_change_that_commits_late_is_not_missed(postgres_schema_url: str) -> None:
+async def test_a_change_that_commits_late_is_not_missed(postgres_storage_url: str) -> None:
     """The reader waits for a transaction that began to write earlier, and then sees everything once."""
-    options = PostgresOptions.from_url(postgres_schema_url)
-    async with await lash.open(postgres_schema_url) as storage:
+    options = PostgresOptions.from_url(postgres_storage_url)
+    async with await lash.open(postgres_storage_url) as storage:
         await registered(storage)
         before, cursor = await feed(storage)
         assert [change.process_id for change in before] == ["p"]
@@ -35,9 +35,9 @@ async def test_a_change_that_commits_late_is_not_missed(postgres_schema_url: str
         assert [(change.process_id, change.sequence) for change in held_back + rest] == [("slow", None), ("p", 1)]
 
 
-async def test_one_transaction_may_span_pages(postgres_schema_url: str) -> None:
+async def test_one_transaction_may_span_pages(postgres_storage_url: str) -> None:
     """Changes of one transaction are read over several pages, each once, in the order in which they were made."""
-    async with await lash.open(postgres_schema_url) as storage:
+    async with await lash.open(postgres_storage_url) as storage:
         names = [f"p{number}" for number in range(5)]
         for name in names:
             await storage.processes.register(process(name, wake_session_id="s"))

@@ -96,16 +96,16 @@ def _process_id(occurrence_id: str, subscription_id: str) -> str:
 
 
 @pytest.mark.parametrize("racing", [False, True])
-async def test_a_process_id_that_is_taken_rejects_the_delivery(postgres_schema_url: str, *, racing: bool) -> None:
+async def test_a_process_id_that_is_taken_rejects_the_delivery(postgres_storage_url: str, *, racing: bool) -> None:
     """Whether the process was registered before or at the same moment, nothing is written twice or by half."""
-    async with await lash.open(postgres_schema_url) as storage:
+    async with await lash.open(postgres_storage_url) as storage:
         (subscription,) = await subscribed(storage)
         taken = process(_process_id(_occurrence_id(pressed()), subscription.subscription_id))
         if not racing:
             await storage.processes.register(taken)
             report = await storage.occurrences.emit(pressed())
         else:
-            async with gate_on(postgres_schema_url, "lash_processes") as gate:
+            async with gate_on(postgres_storage_url, "lash_processes") as gate:
                 registering = asyncio.create_task(storage.processes.register(taken))
                 assert await gate.until_waiting(1, registering)
                 emitting = asyncio.create_task(storage.occurrences.emit(pressed()))

@@ -25,10 +25,10 @@ async def _emit(database: Database, *keys: str, fail: bool) -> list[lash.EmitRep
     return reports
 
 
-async def test_an_emission_shares_the_fate_of_its_transaction(postgres_schema_url: str) -> None:
+async def test_an_emission_shares_the_fate_of_its_transaction(postgres_storage_url: str) -> None:
     """An emission is committed or rolled back with its transaction."""
-    options = PostgresOptions.from_url(postgres_schema_url)
-    async with await lash.open(postgres_schema_url) as storage:
+    options = PostgresOptions.from_url(postgres_storage_url)
+    async with await lash.open(postgres_storage_url) as storage:
         await subscribed(storage)
         database = await Database.open(options, queries=load_queries("lash.postgres.sql", schema=options.schema))
         try:

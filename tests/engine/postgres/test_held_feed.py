@@ -42,14 +42,14 @@ async def writing_elsewhere(url: str) -> AsyncIterator[asyncpg.Connection[asyncp
 
 async def test_a_lasting_transaction_of_another_database_is_named(
     postgres_server: PostgresServer,
-    postgres_schema_url: str,
+    postgres_storage_url: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An observer sees the change when that transaction ends; meanwhile one warning says where to look."""
     monkeypatch.setattr(change, "_PATIENCE_S", 0.0)
     with scratch_database(postgres_server.url) as other:
-        async with asyncio.timeout(LIMIT_S), await lash.open(postgres_schema_url) as storage:
+        async with asyncio.timeout(LIMIT_S), await lash.open(postgres_storage_url) as storage:
             await started(storage)
             cursor = await current_cursor(storage, "s")
             async with aclosing(observe(storage, "s", cursor)) as stream:
@@ -76,15 +76,15 @@ async def test_a_lasting_transaction_of_another_database_is_named(
 
 async def test_a_role_with_few_rights_names_it_too(
     postgres_server: PostgresServer,
-    postgres_schema_url: str,
+    postgres_storage_url: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The server hides the state of sessions of other roles, but not where they come from."""
     monkeypatch.setattr(change, "_PATIENCE_S", 0.0)
-    await (await lash.open(postgres_schema_url)).close()
+    await (await lash.open(postgres_storage_url)).close()
     with scratch_database(postgres_server.url) as other:
-        async with plain_role(postgres_schema_url) as url, await lash.open(url, migrate=False) as storage:
+        async with plain_role(postgres_storage_url) as url, await lash.open(url, migrate=False) as storage:
             with caplog.at_level(logging.WARNING, _LOGGER):
                 async with writing_elsewhere(other) as stranger:
                     await storage.processes.register(process("p"))
@@ -123,13 +123,13 @@ async def test_a_forgotten_prepared_transaction_is_named(
 
 async def test_a_transaction_that_holds_nothing_back_is_not_named(
     postgres_server: PostgresServer,
-    postgres_schema_url: str,
+    postgres_storage_url: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """No warning is logged unless a change waits, and none within five seconds."""
     with scratch_database(postgres_server.url) as other:
-        async with await lash.open(postgres_schema_url) as storage:
+        async with await lash.open(postgres_storage_url) as storage:
             await started(storage)
             with caplog.at_level(logging.WARNING, _LOGGER):
                 async with writing_elsewhere(other):

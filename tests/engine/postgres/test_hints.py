@@ -118,9 +118,9 @@ async def overheard(url: str) -> AsyncIterator[Overheard]:
         yield heard
 
 
-async def test_a_lost_listener_is_replaced(postgres_schema_url: str) -> None:
+async def test_a_lost_listener_is_replaced(postgres_storage_url: str) -> None:
     """After the server cut the listening connection, hints arrive again on a new one."""
-    url = postgres_schema_url
+    url = postgres_storage_url
     async with opened(url) as storage, await lash.open(url) as other:
         waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
         first = await some_listener(url)
@@ -131,9 +131,9 @@ async def test_a_lost_listener_is_replaced(postgres_schema_url: str) -> None:
         assert await soon(waiting) == 1
 
 
-async def test_an_unexpected_error_ends_no_sending(postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unexpected_error_ends_no_sending(postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hint whose sending raises an error of no kind that lash knows is lost; the next one is sent."""
-    url = postgres_schema_url
+    url = postgres_storage_url
     asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
     async with opened(url) as storage, overheard(url) as heard:
         assert isinstance(storage, PostgresStorage)
@@ -154,9 +154,9 @@ async def test_an_unexpected_error_ends_no_sending(postgres_schema_url: str, mon
         await heard.something()
 
 
-async def test_what_was_written_while_nobody_listened_is_found(postgres_schema_url: str) -> None:
+async def test_what_was_written_while_nobody_listened_is_found(postgres_storage_url: str) -> None:
     """A new listening connection is itself a hint, because earlier ones were missed."""
-    url = postgres_schema_url
+    url = postgres_storage_url
     async with opened(url) as storage, await lash.open(url) as other:
         waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
         first = await some_listener(url)
@@ -166,9 +166,9 @@ async def test_what_was_written_while_nobody_listened_is_found(postgres_schema_u
         assert await soon(waiting) == 1
 
 
-async def test_nobody_listens_before_somebody_waits(postgres_schema_url: str) -> None:
+async def test_nobody_listens_before_somebody_waits(postgres_storage_url: str) -> None:
     """The connection outside the pool is opened once, for the first listener, and closed with the storage."""
-    url = postgres_schema_url
+    url = postgres_storage_url
     async with opened(url) as storage:
         await storage.events.append("p", TICK)
         assert (await storage.waiter.wait_event_after("p", "tick")).sequence == 1
@@ -186,9 +186,9 @@ async def test_nobody_listens_before_somebody_waits(postgres_schema_url: str) ->
     await until(nobody_listens)
 
 
-async def test_all_listeners_share_a_connection(postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_listeners_share_a_connection(postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All listeners share one connection; it closes some time after the last of them, and reopens with the next."""
-    url = postgres_schema_url
+    url = postgres_storage_url
     monkeypatch.setattr("lash.postgres.hints._LINGER_S", 0.05)
 
     async def nobody_listens() -> bool:
@@ -209,9 +209,9 @@ async def test_all_listeners_share_a_connection(postgres_schema_url: str, monkey
             await until(nobody_listens)
 
 
-async def test_telling_leaves_the_connection_as_it_was(postgres_schema_url: str) -> None:
+async def test_telling_leaves_the_connection_as_it_was(postgres_storage_url: str) -> None:
     """A hint does not wait for the disk, but later writes on the same connection do."""
-    async with opened(postgres_schema_url) as storage, overheard(postgres_schema_url) as heard:
+    async with opened(postgres_storage_url) as storage, overheard(postgres_storage_url) as heard:
         assert isinstance(storage, PostgresStorage)
         async with storage._database.transaction() as transaction:
             lent = transaction._connection.get_server_pid()
@@ -224,9 +224,9 @@ async def test_telling_leaves_the_connection_as_it_was(postgres_schema_url: str)
             assert await transaction._connection.fetchval("SHOW synchronous_commit") == "on"
 
 
-async def test_a_burst_is_told_once(postgres_schema_url: str) -> None:
+async def test_a_burst_is_told_once(postgres_storage_url: str) -> None:
     """A hundred hints at once become one notification."""
-    url = postgres_schema_url
+    url = postgres_storage_url
     async with opened(url):
         pass
     async with await lash.open(url) as storage, overheard(url) as heard:
@@ -236,9 +236,9 @@ async def test_a_burst_is_told_once(postgres_schema_url: str) -> None:
         assert len(await heard.so_far()) == 1
 
 
-async def test_closing_tells_the_last_write(postgres_schema_url: str) -> None:
+async def test_closing_tells_the_last_write(postgres_storage_url: str) -> None:
     """A program that writes and closes at once still sends its hint."""
-    url = postgres_schema_url
+    url = postgres_storage_url
     async with opened(url) as storage:
         waiting = asyncio.create_task(storage.waiter.wait_event_after("p", "tick"))
         await some_listener(url)
@@ -249,9 +249,9 @@ async def test_closing_tells_the_last_write(postgres_schema_url: str) -> None:
         assert await soon(waiting) == 1
 
 
-async def test_a_storage_does_not_answer_itself(postgres_schema_url: str) -> None:
+async def test_a_storage_does_not_answer_itself(postgres_storage_url: str) -> None:
     """A storage's own write causes one query for its waiters, and no second one when its notification arrives."""
-    url, names = postgres_schema_url, list[str]()
+    url, names = postgres_storage_url, list[str]()
     async with await lash.open(url, on_statement=names.append) as storage, overheard(url) as heard:
         await storage.processes.register(registration("p"))
         await storage.processes.register(registration("q"))
@@ -274,9 +274,9 @@ async def test_a_storage_does_not_answer_itself(postgres_schema_url: str) -> Non
         await asyncio.wait({waiting})
 
 
-async def test_claims_and_ends_let_no_worker_look(postgres_schema_url: str) -> None:
+async def test_claims_and_ends_let_no_worker_look(postgres_storage_url: str) -> None:
     """A listener for work gets no hint for a process that is claimed, shown or ended, here or elsewhere."""
-    url = postgres_schema_url
+    url = postgres_storage_url
     async with await lash.open(url) as storage, await lash.open(url) as other:
         await storage.sessions.create("s")
         await storage.processes.register(process("p"))
@@ -299,9 +299,9 @@ async def test_claims_and_ends_let_no_worker_look(postgres_schema_url: str) -> N
 
 
 @pytest.mark.parametrize("own_pool", [False, True])
-async def test_without_listening_the_slow_poll_remains(postgres_schema_url: str, own_pool: bool) -> None:  # noqa: FBT001
+async def test_without_listening_the_slow_poll_remains(postgres_storage_url: str, own_pool: bool) -> None:  # noqa: FBT001
     """Behind a pooler, and on a pool of the caller, no connection listens; the poll finds writes of other storages."""
-    url = postgres_schema_url
+    url = postgres_storage_url
     dsn = PostgresOptions.from_url(url).dsn
     async with asyncpg.create_pool(dsn, min_size=0) as pool, opened(url) as other:
         place = url if own_pool else with_parameters(url, pooler="transaction")
@@ -314,14 +314,14 @@ async def test_without_listening_the_slow_poll_remains(postgres_schema_url: str,
             assert await soon(waiting) == 1
 
 
-async def test_idle_waiters_cost_less_than_two_round_trips_a_second(postgres_schema_url: str) -> None:
+async def test_idle_waiters_cost_less_than_two_round_trips_a_second(postgres_storage_url: str) -> None:
     """A hundred idle waiters share one query a second, and send no other."""
-    async with proxy_before(postgres_schema_url) as (proxy, url), await lash.open(url) as storage:
+    async with proxy_before(postgres_storage_url) as (proxy, url), await lash.open(url) as storage:
         ids = [f"p{number}" for number in range(100)]
         for each in ids:
             await storage.processes.register(registration(each))
         waiting = [asyncio.create_task(storage.waiter.wait_event_after(each, "tick")) for each in ids]
-        await some_listener(postgres_schema_url)
+        await some_listener(postgres_storage_url)
 
         async def all_have_looked() -> bool:
             watches = changes_of(storage)._watches

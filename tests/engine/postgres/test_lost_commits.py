@@ -58,10 +58,10 @@ def make_app(url: str, name: str, seen: list[list[str]]) -> lash.App:
     return app
 
 
-async def test_a_worker_sees_the_conversation_that_is_stored(postgres_schema_url: str) -> None:
+async def test_a_worker_sees_the_conversation_that_is_stored(postgres_storage_url: str) -> None:
     """Turns were lost and others took their revisions: a worker that had the lost ones in memory reads again."""
     seen: list[list[str]] = []
-    one, two = (make_app(postgres_schema_url, name, seen) for name in ("one", "two"))
+    one, two = (make_app(postgres_storage_url, name, seen) for name in ("one", "two"))
 
     async def say(app: lash.App, text: str) -> None:
         await app.session("s", "agent").send(text)
@@ -69,7 +69,7 @@ async def test_a_worker_sees_the_conversation_that_is_stored(postgres_schema_url
 
     async with one, two:
         await say(one, "first")
-        async with lost(postgres_schema_url):
+        async with lost(postgres_storage_url):
             await say(one, "lost")
         await say(two, "second")
         await say(one, "third")
@@ -79,16 +79,16 @@ async def test_a_worker_sees_the_conversation_that_is_stored(postgres_schema_url
 
 
 @pytest.mark.parametrize("together", [False, True])
-async def test_a_commit_behind_a_lost_one_is_refused(postgres_schema_url: str, together: bool) -> None:  # noqa: FBT001
+async def test_a_commit_behind_a_lost_one_is_refused(postgres_storage_url: str, together: bool) -> None:  # noqa: FBT001
     """A commit that follows a lost node writes nothing, though its revision and the number of nodes fit."""
     attachments: tuple[str, ...] = ()
-    async with await lash.open(postgres_schema_url) as one, await lash.open(postgres_schema_url) as two:
+    async with await lash.open(postgres_storage_url) as one, await lash.open(postgres_storage_url) as two:
         await one.sessions.create("s")
         if together:
             # A commit with an attachment takes the general statement.
             attachments = ((await one.attachments.put("s", b"x", "text/plain")).id,)
         await one.session("s").commit(commit(0, graph=append(node("n0"))))
-        async with lost(postgres_schema_url):
+        async with lost(postgres_storage_url):
             await one.session("s").commit(commit(1, graph=append(node("lost", "n0"))))
         await two.session("s").commit(commit(1, graph=append(node("n1", "n0"))))
         with pytest.raises(lash.LashError, match="lost"):
@@ -98,18 +98,18 @@ async def test_a_commit_behind_a_lost_one_is_refused(postgres_schema_url: str, t
     assert [each.node_id for each in read.graph.nodes] == ["n0", "n1"]
 
 
-async def test_an_event_of_a_lost_process_reaches_no_other(postgres_schema_url: str) -> None:
+async def test_an_event_of_a_lost_process_reaches_no_other(postgres_storage_url: str) -> None:
     """Another process has the number of a lost one: a storage that knew the lost one finds out that it is gone."""
-    url = f"{postgres_schema_url}&application_name=one"
-    async with await lash.open(url) as one, await lash.open(postgres_schema_url) as two:
-        ((number,),) = await raw(postgres_schema_url, _NEXT_PROCESS)
-        async with lost(postgres_schema_url):
+    url = f"{postgres_storage_url}&application_name=one"
+    async with await lash.open(url) as one, await lash.open(postgres_storage_url) as two:
+        ((number,),) = await raw(postgres_storage_url, _NEXT_PROCESS)
+        async with lost(postgres_storage_url):
             await one.processes.register(process("lost"))
             await one.events.append("lost", event(payload={"to": "lost"}, key="1"))
-        await raw(postgres_schema_url, f"SELECT setval({_SEQUENCE}, {number})")
+        await raw(postgres_storage_url, f"SELECT setval({_SEQUENCE}, {number})")
         await two.processes.register(process("other"))
         await two.events.append("other", event(payload={"to": "other"}, key="1"))
-        await raw(postgres_schema_url, _CUT_OFF)
+        await raw(postgres_storage_url, _CUT_OFF)
         with pytest.raises(lash.ProcessNotFound):
             await one.events.append("lost", event(payload={"to": "lost"}, key="2"))
         log = await two.events.after("other")

@@ -40,10 +40,10 @@ async def read_feed(storage: Storage, writing: asyncio.Future[list[None]]) -> li
             return changes
 
 
-async def test_an_append_to_a_known_process_is_one_statement(postgres_schema_url: str) -> None:
+async def test_an_append_to_a_known_process_is_one_statement(postgres_storage_url: str) -> None:
     """An append to a cached process is one round trip, also when the event wakes a session or ends the process."""
     heard: list[str] = []
-    async with await lash.open(postgres_schema_url, on_statement=heard.append) as storage:
+    async with await lash.open(postgres_storage_url, on_statement=heard.append) as storage:
         await created(storage)
         await storage.processes.register(process("p", NEWS, wake_session_id="s"))
         lease = process_lease(await storage.process_leases.claim("p", owner("w"), ttl_ms=60_000))
@@ -53,9 +53,9 @@ async def test_an_append_to_a_known_process_is_one_statement(postgres_schema_url
     assert heard == ["event_append", "process_lease_complete"]
 
 
-async def test_concurrent_appends_are_numbered_without_a_gap(postgres_schema_url: str) -> None:
+async def test_concurrent_appends_are_numbered_without_a_gap(postgres_storage_url: str) -> None:
     """48 appends through four storages get the numbers 1 to 48, each once."""
-    async with opened(postgres_schema_url, 4) as storages:
+    async with opened(postgres_storage_url, 4) as storages:
         await registered(storages[0])
         appended = await asyncio.gather(
             *(storages[number % 4].events.append("p", event(payload=number)) for number in range(_WRITERS))
@@ -65,9 +65,9 @@ async def test_concurrent_appends_are_numbered_without_a_gap(postgres_schema_url
     assert {each.event.sequence: each.event for each in appended} == {each.sequence: each for each in stored}
 
 
-async def test_concurrent_appends_under_one_key_are_one(postgres_schema_url: str) -> None:
+async def test_concurrent_appends_under_one_key_are_one(postgres_storage_url: str) -> None:
     """Of 24 equal appends through two storages one writes, and all get its event."""
-    async with opened(postgres_schema_url, 2) as storages:
+    async with opened(postgres_storage_url, 2) as storages:
         await registered(storages[0])
         appended = await asyncio.gather(
             *(storages[number % 2].events.append("p", event(payload=1, key="k")) for number in range(24))
@@ -77,7 +77,7 @@ async def test_concurrent_appends_under_one_key_are_one(postgres_schema_url: str
     assert [each.replayed for each in appended].count(False) == 1
 
 
-async def test_the_feed_shows_every_change_once(postgres_schema_url: str) -> None:
+async def test_the_feed_shows_every_change_once(postgres_storage_url: str) -> None:
     """A reader that takes two changes at a time, beside 48 writers, misses none and sees none twice."""
 
     async def write(storage: Storage, process_id: str) -> None:
@@ -85,7 +85,7 @@ async def test_the_feed_shows_every_change_once(postgres_schema_url: str) -> Non
         for number in range(3):
             await storage.events.append(process_id, event(payload=number))
 
-    async with opened(postgres_schema_url, 3) as storages:
+    async with opened(postgres_storage_url, 3) as storages:
         writing = asyncio.gather(*(write(storages[number % 2], f"p{number}") for number in range(_WRITERS)))
         changes = await read_feed(storages[2], writing)
         await writing
@@ -94,10 +94,10 @@ async def test_the_feed_shows_every_change_once(postgres_schema_url: str) -> Non
     assert {(change.process_id, change.sequence) for change in changes} == expected
 
 
-async def test_a_change_that_is_committed_late_is_not_passed_over(postgres_schema_url: str) -> None:
+async def test_a_change_that_is_committed_late_is_not_passed_over(postgres_storage_url: str) -> None:
     """The feed waits for a transaction that began before others which have ended."""
-    async with opened(postgres_schema_url, 1) as (storage,), raw_connection(postgres_schema_url) as connection:
-        changes = f'"{PostgresOptions.from_url(postgres_schema_url).schema}".lash_process_changes'
+    async with opened(postgres_storage_url, 1) as (storage,), raw_connection(postgres_storage_url) as connection:
+        changes = f'"{PostgresOptions.from_url(postgres_storage_url).schema}".lash_process_changes'
         slow = connection.transaction()
         await slow.start()
         await connection.execute(
@@ -114,9 +114,9 @@ async def test_a_change_that_is_committed_late_is_not_passed_over(postgres_schem
     ]
 
 
-async def test_one_of_many_claims_wins(postgres_schema_url: str) -> None:
+async def test_one_of_many_claims_wins(postgres_storage_url: str) -> None:
     """Of 24 owners on a free process one gets it; the others learn who, and one start is in the log."""
-    async with opened(postgres_schema_url, 2) as storages:
+    async with opened(postgres_storage_url, 2) as storages:
         await registered(storages[0])
         outcomes = await asyncio.gather(
             *(
@@ -132,10 +132,10 @@ async def test_one_of_many_claims_wins(postgres_schema_url: str) -> None:
     assert won[0].record.last_sequence == 1
 
 
-async def test_wakes_and_the_deletion_of_their_session(postgres_schema_url: str) -> None:
+async def test_wakes_and_the_deletion_of_their_session(postgres_storage_url: str) -> None:
     """While a session is deleted, every append to it lands, and no wake is left as lying in its queue."""
     names = [f"p{number}" for number in range(8)]
-    async with opened(postgres_schema_url, 2) as (storage, other):
+    async with opened(postgres_storage_url, 2) as (storage, other):
         await created(storage)
         for name in names:
             await storage.processes.register(process(name, NEWS, wake_session_id="s"))

@@ -11,9 +11,9 @@ from tests.factories.session import started
 from tests.raw import raw
 
 
-async def test_a_warm_read_or_write_is_one_round_trip(postgres_schema_url: str) -> None:
+async def test_a_warm_read_or_write_is_one_round_trip(postgres_storage_url: str) -> None:
     """On the wire, a statement that is prepared costs one exchange, and giving the connection back costs none."""
-    async with proxy_before(postgres_schema_url) as (proxy, url), opened(url) as database:
+    async with proxy_before(postgres_storage_url) as (proxy, url), opened(url) as database:
         await with_items(database, 1)
 
         async def call_all() -> tuple[int, int, int]:
@@ -29,10 +29,10 @@ async def test_a_warm_read_or_write_is_one_round_trip(postgres_schema_url: str) 
         assert await call_all() == (1, 1, 1)
 
 
-async def test_the_hook_hears_every_statement_before_it_is_sent(postgres_schema_url: str) -> None:
+async def test_the_hook_hears_every_statement_before_it_is_sent(postgres_storage_url: str) -> None:
     """Tests can count statements, those around a transaction included."""
     heard: list[str] = []
-    async with opened(postgres_schema_url, on_statement=heard.append) as database:
+    async with opened(postgres_storage_url, on_statement=heard.append) as database:
         assert heard == []
         await with_items(database, 1)
         await database.read_one(Item, "get", 1)
@@ -52,9 +52,9 @@ async def test_deleting_a_session_sends_nothing_that_has_nothing_to_do(postgres_
     assert await raw(postgres_storage_url, "SELECT 1 FROM lash_nodes UNION ALL SELECT 1 FROM lash_segments") == []
 
 
-async def test_concurrent_calls_use_several_connections(postgres_schema_url: str) -> None:
+async def test_concurrent_calls_use_several_connections(postgres_storage_url: str) -> None:
     """Calls do not queue behind each other while the pool has room, and no more than ``max_size`` are opened."""
-    async with opened(postgres_schema_url, max_size=3) as database:
+    async with opened(postgres_storage_url, max_size=3) as database:
 
         async def backend() -> int:
             await database.read_one(Item, "sleep", 0.02)
@@ -66,10 +66,10 @@ async def test_concurrent_calls_use_several_connections(postgres_schema_url: str
         assert 2 <= len(seen) <= 3
 
 
-async def test_the_timeouts_and_the_name_are_set_on_the_server(postgres_schema_url: str) -> None:
+async def test_the_timeouts_and_the_name_are_set_on_the_server(postgres_storage_url: str) -> None:
     """The server enforces the timeouts and shows the application name."""
     async with opened(
-        postgres_schema_url, lock_timeout_ms=1234, statement_timeout_ms=5678, application_name="worker"
+        postgres_storage_url, lock_timeout_ms=1234, statement_timeout_ms=5678, application_name="worker"
     ) as database:
         found = [
             await database.read_one(Text, "setting", name)
@@ -78,30 +78,30 @@ async def test_the_timeouts_and_the_name_are_set_on_the_server(postgres_schema_u
     assert found == [Text(0, "1234ms"), Text(0, "5678ms"), Text(0, "worker")]
 
 
-async def test_behind_a_pooler_nothing_is_kept_on_the_session(postgres_schema_url: str) -> None:
+async def test_behind_a_pooler_nothing_is_kept_on_the_session(postgres_storage_url: str) -> None:
     """With ``pooler`` no timeout is sent at startup and no statement stays prepared."""
-    async with opened(postgres_schema_url, pooler=True, max_size=1, lock_timeout_ms=1234) as database:
+    async with opened(postgres_storage_url, pooler=True, max_size=1, lock_timeout_ms=1234) as database:
         pid = await database.read_one(Item, "backend")
         setting = await database.read_one(Text, "setting", "lock_timeout")
         assert pid is not None
         prepared = await database.read_all(Text, "prepared")
-    async with raw_connection(postgres_schema_url) as connection:
+    async with raw_connection(postgres_storage_url) as connection:
         default = await connection.fetchval("SHOW lock_timeout")
     assert setting == Text(0, default)
     assert prepared == []
 
 
-async def test_behind_a_pooler_a_statement_is_two_round_trips(postgres_schema_url: str) -> None:
+async def test_behind_a_pooler_a_statement_is_two_round_trips(postgres_storage_url: str) -> None:
     """The cost of the option: the statement is described again each time, and sent whole with its arguments."""
-    async with proxy_before(postgres_schema_url) as (proxy, url), opened(url, pooler=True) as database:
+    async with proxy_before(postgres_storage_url) as (proxy, url), opened(url, pooler=True) as database:
         await database.read_one(Item, "one")
         start = proxy.round_trips
         await database.read_one(Item, "one")
         assert proxy.round_trips - start == 2
 
 
-async def test_without_a_pooler_statements_stay_prepared(postgres_schema_url: str) -> None:
+async def test_without_a_pooler_statements_stay_prepared(postgres_storage_url: str) -> None:
     """The other half of the test above: the list of prepared statements can be non-empty."""
-    async with opened(postgres_schema_url, max_size=1) as database:
+    async with opened(postgres_storage_url, max_size=1) as database:
         await database.read_one(Item, "backend")
         assert await database.read_all(Text, "prepared") != []

@@ -55,12 +55,14 @@ async def gate_on(url: str, table: str) -> AsyncIterator[Gate]:
         await connection.execute("SELECT pg_advisory_lock(4711)")
         yield Gate(connection)
     finally:
+        await connection.execute("SELECT pg_advisory_unlock_all()")
+        await connection.execute("SET lock_timeout = '30s'; DROP FUNCTION gate CASCADE")
         await connection.close()
 
 
 @pytest.fixture
-def url(postgres_schema_url: str) -> str:
-    return postgres_schema_url
+def url(postgres_storage_url: str) -> str:
+    return postgres_storage_url
 
 
 async def test_the_end_of_a_session_waits_for_an_emission(url: str) -> None:

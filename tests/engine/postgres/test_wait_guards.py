@@ -64,50 +64,50 @@ calls = pytest.mark.parametrize("call", [_resolve, _open])
 
 
 @calls
-async def test_a_revocation_under_way_is_waited_for(postgres_schema_url: str, call: Call) -> None:
+async def test_a_revocation_under_way_is_waited_for(postgres_storage_url: str, call: Call) -> None:
     """A writer to a wait whose keys are being revoked blocks, and is then refused; no row is left."""
-    async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
+    async with await lash.open(postgres_storage_url) as storage, rival(postgres_storage_url) as connection:
         await placed(storage)
         key = await key_of(storage)
         await connection.execute("SELECT 1 FROM lash_sessions FOR UPDATE")
         await connection.execute("UPDATE lash_sessions SET wait_revocations = wait_revocations + 1")
         task = asyncio.create_task(call(storage, key))
-        await blocked(postgres_schema_url)
+        await blocked(postgres_storage_url)
         await connection.execute("COMMIT")
         assert await soon(task) == lash.model.UnknownOrRevoked()
-        assert await raw(postgres_schema_url, "SELECT count(*) FROM lash_waits") == [(0,)]
+        assert await raw(postgres_storage_url, "SELECT count(*) FROM lash_waits") == [(0,)]
 
 
 @pytest.mark.parametrize("timeout_ms", [None, 60_000])
-async def test_a_resolution_under_way_is_told(postgres_schema_url: str, timeout_ms: int | None) -> None:
+async def test_a_resolution_under_way_is_told(postgres_storage_url: str, timeout_ms: int | None) -> None:
     """Of two callers that resolve an open wait concurrently, the later one gets the other's resolution."""
-    async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
+    async with await lash.open(postgres_storage_url) as storage, rival(postgres_storage_url) as connection:
         await placed(storage)
         key = await key_of(storage)
         await storage.waits.open(key, timeout_ms=timeout_ms)
         await connection.execute(_CANCEL)
         task = asyncio.create_task(storage.waits.resolve(key, YES))
-        await blocked(postgres_schema_url)
+        await blocked(postgres_storage_url)
         await connection.execute("COMMIT")
         assert await soon(task) == lash.model.AlreadyResolved(terminal=lash.model.Cancelled())
 
 
-async def test_a_deadline_under_way_is_seen(postgres_schema_url: str) -> None:
+async def test_a_deadline_under_way_is_seen(postgres_storage_url: str) -> None:
     """A caller that opens a wait while another sets its deadline sees that deadline."""
-    async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
+    async with await lash.open(postgres_storage_url) as storage, rival(postgres_storage_url) as connection:
         await placed(storage)
         key = await key_of(storage)
         await storage.waits.open(key)
         await connection.execute("UPDATE lash_waits SET deadline_ms = 4000000000000")
         task = asyncio.create_task(storage.waits.open(key, timeout_ms=60_000))
-        await blocked(postgres_schema_url)
+        await blocked(postgres_storage_url)
         await connection.execute("COMMIT")
         assert (await soon(task)).deadline_ms == 4_000_000_000_000
 
 
-async def test_a_revocation_waits_for_who_writes(postgres_schema_url: str) -> None:
+async def test_a_revocation_waits_for_who_writes(postgres_storage_url: str) -> None:
     """A write to a wait whose keys are about to be revoked is removed with them."""
-    async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
+    async with await lash.open(postgres_storage_url) as storage, rival(postgres_storage_url) as connection:
         await placed(storage)
         key = await key_of(storage)
         await storage.waits.resolve(key, YES)
@@ -117,32 +117,32 @@ async def test_a_revocation_waits_for_who_writes(postgres_schema_url: str) -> No
             "SELECT 'other', scope_id, scope, identity, session_key, 0 FROM lash_waits"
         )
         task = asyncio.create_task(storage.waits.revoke("s"))
-        await blocked(postgres_schema_url)
+        await blocked(postgres_storage_url)
         await connection.execute("COMMIT")
         assert await soon(task) == 2
-        assert await raw(postgres_schema_url, "SELECT count(*) FROM lash_waits") == [(0,)]
+        assert await raw(postgres_storage_url, "SELECT count(*) FROM lash_waits") == [(0,)]
 
 
 @calls
 @pytest.mark.parametrize("scope", [TURN, PROCESS], ids=["session", "process"])
 async def test_a_removal_under_way_is_waited_for(
-    postgres_schema_url: str, call: Call, scope: lash.model.TurnScope | lash.model.ProcessScope
+    postgres_storage_url: str, call: Call, scope: lash.model.TurnScope | lash.model.ProcessScope
 ) -> None:
     """A writer to a wait whose owner is being removed gets lash's refusal, not a database error."""
-    async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
+    async with await lash.open(postgres_storage_url) as storage, rival(postgres_storage_url) as connection:
         await placed(storage)
         key = await key_of(storage, scope=scope)
         await connection.execute("DELETE FROM lash_sessions" if scope is TURN else "DELETE FROM lash_processes")
         task = asyncio.create_task(call(storage, key))
-        await blocked(postgres_schema_url)
+        await blocked(postgres_storage_url)
         await connection.execute("COMMIT")
         assert await soon(task) == lash.model.UnknownOrRevoked()
 
 
 @calls
-async def test_a_wait_written_at_the_same_moment_is_seen(postgres_schema_url: str, call: Call) -> None:
+async def test_a_wait_written_at_the_same_moment_is_seen(postgres_storage_url: str, call: Call) -> None:
     """A writer that blocks on a row another transaction commits sees the committed values."""
-    async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
+    async with await lash.open(postgres_storage_url) as storage, rival(postgres_storage_url) as connection:
         await placed(storage)
         key = await key_of(storage, scope=PROCESS)
         other = await key_of(storage, "other", PROCESS)
@@ -153,7 +153,7 @@ async def test_a_wait_written_at_the_same_moment_is_seen(postgres_schema_url: st
             key.key_id,
         )
         task = asyncio.create_task(call(storage, key))
-        await blocked(postgres_schema_url)
+        await blocked(postgres_storage_url)
         await connection.execute("COMMIT")
         answer = await soon(task)
         if isinstance(answer, lash.model.WaitRecord):
@@ -162,9 +162,9 @@ async def test_a_wait_written_at_the_same_moment_is_seen(postgres_schema_url: st
             assert answer == lash.model.AlreadyResolved(terminal=YES)
 
 
-async def test_a_commit_and_a_claim_do_not_stand_in_the_way(postgres_schema_url: str) -> None:
+async def test_a_commit_and_a_claim_do_not_stand_in_the_way(postgres_storage_url: str) -> None:
     """Waits of a session with a running commit, and of a running process, can be resolved."""
-    async with await lash.open(postgres_schema_url) as storage, rival(postgres_schema_url) as connection:
+    async with await lash.open(postgres_storage_url) as storage, rival(postgres_storage_url) as connection:
         await placed(storage)
         keys = [await key_of(storage, scope=scope) for scope in (TURN, PROCESS)]
         await connection.execute("UPDATE lash_sessions SET revision = revision + 1")
@@ -174,9 +174,9 @@ async def test_a_commit_and_a_claim_do_not_stand_in_the_way(postgres_schema_url:
         await connection.execute("ROLLBACK")
 
 
-async def test_pruning_and_resolving_at_once(postgres_schema_url: str) -> None:
+async def test_pruning_and_resolving_at_once(postgres_storage_url: str) -> None:
     """In any order, no process is left half removed and no caller gets a database error."""
-    async with await lash.open(postgres_schema_url) as storage:
+    async with await lash.open(postgres_storage_url) as storage:
         await placed(storage)
         await storage.processes.complete("p", DONE)
         keys = [await key_of(storage, str(number), PROCESS) for number in range(20)]
@@ -186,4 +186,4 @@ async def test_pruning_and_resolving_at_once(postgres_schema_url: str) -> None:
         )
         assert all(answer in (lash.model.Accepted(), lash.model.UnknownOrRevoked()) for answer in answers[:-1])
         assert await storage.processes.get("p") is None
-        assert await raw(postgres_schema_url, "SELECT count(*) FROM lash_waits") == [(0,)]
+        assert await raw(postgres_storage_url, "SELECT count(*) FROM lash_waits") == [(0,)]
