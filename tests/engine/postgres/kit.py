@@ -22,6 +22,7 @@ _QUERIES = {
     "one": "SELECT 1::bigint, 2::bigint",
     "text_for_number": "SELECT 'no number'::text, 2::bigint",
     "sleep": "SELECT 1::bigint, 2::bigint FROM pg_sleep($1)",
+    "lock": "SELECT 1::bigint, 2::bigint FROM pg_advisory_xact_lock($1)",
     "backend": "SELECT pg_backend_pid()::bigint, 0::bigint",
     "setting": "SELECT 0::bigint, current_setting($1)",
     "echo": "SELECT 0::bigint, $1::text",

@@ -8,7 +8,10 @@ import asyncpg
 import pytest
 
 from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.engine.pool import Connections
 from tests.engine.postgres.kit import RUNNING, Item, opened, raw_connection, until_count, with_items
+
+_WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = $1 AND NOT granted"
 
 
 async def test_the_pool_is_not_asked_for_every_statement(
@@ -50,9 +53,40 @@ async def test_a_kept_connection_that_died_is_not_lent(postgres_schema_url: str)
                     await asyncio.sleep(0)
 
 
+async def test_a_call_cancelled_while_it_looks_for_room_returns_its_connection(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has its result and asks for others whether the server has room; its connection is free all the same."""
+    looking = asyncio.Event()
+
+    async def look_for_long(_connections: Connections, _connection: object) -> bool:
+        looking.set()
+        await asyncio.sleep(3_600)
+        return True
+
+    async with opened(postgres_schema_url) as database, raw_connection(postgres_schema_url) as watcher:
+        room = database._connections._room
+        assert room is not None
+        monkeypatch.setattr(Connections, "_has_room", look_for_long)
+        await watcher.execute("SELECT pg_advisory_lock(815)")
+        first = asyncio.create_task(database.read_one(Item, "lock", 815))
+        await until_count(watcher, _WAITING, "advisory", 1)
+        second = asyncio.create_task(database.read_one(Item, "one"))
+        while not room.is_wanted:  # noqa: ASYNC110 (there is no event to wait for)
+            await asyncio.sleep(0)
+        await watcher.execute("SELECT pg_advisory_unlock(815)")
+        await looking.wait()
+        first.cancel()
+        assert await second == Item(1, 2)
+        while database._connections._returning:  # noqa: ASYNC110 (the same)
+            await asyncio.sleep(0.001)
+        # The connection of the second call is kept.
+        assert room.used == 1
+
+
 async def test_who_waits_is_served_before_a_connection_is_kept(postgres_schema_url: str) -> None:
     """Callers beyond the pool size get connections in order, also while others return theirs."""
-    async with opened(postgres_schema_url, max_size=2, acquire_timeout_s=5) as database:
+    async with opened(postgres_schema_url, max_size=2, acquire_timeout_s=60) as database:
 
         async def several() -> int:
             return len([await database.read_one(Item, "sleep", 0.001) for _ in range(5)])

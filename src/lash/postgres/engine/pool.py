@@ -147,8 +147,13 @@ class Connections:
     async def give_back(self, connection: PooledConnection) -> None:
         """Take back a connection that is idle and whose last statement succeeded."""
         if self._queueing or connection not in self._may_be_kept:
-            if self._room is not None and self._room.is_wanted:
-                await self._look_for_room(self._room, connection)
+            try:
+                if self._room is not None and self._room.is_wanted:
+                    await self._look_for_room(self._room, connection)
+            except asyncio.CancelledError:
+                # The caller does not wait until the server has cancelled the count of its connections.
+                self.return_later(self.release(connection))
+                raise
             await self.release(connection)
             return
         self._kept.append(connection)
