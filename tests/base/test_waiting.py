@@ -53,12 +53,12 @@ def started(wait: Wait, waiter: SharedProcessWaiter, process_id: str = "p") -> a
 
 async def soon(task: asyncio.Task[object]) -> object:
     """Return the task's result; a wait that hangs fails the test."""
-    return await asyncio.wait_for(task, 10)
+    return await asyncio.wait_for(task, 60)
 
 
 async def at_rest(log: Log) -> None:
     """Wait until the hub waits for a hint and nothing else is left to run."""
-    await asyncio.wait_for(log.hints.resting.wait(), 10)
+    await asyncio.wait_for(log.hints.resting.wait(), 60)
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -102,7 +102,7 @@ async def test_who_waits_for_an_end_is_told_without_a_look() -> None:
     projection = Projection(status=ProcessStatus.COMPLETED, outcome=Success(value={"a": [1]}))
     ended = msgspec.structs.replace(running, projection=projection)
     waiter.deliver_end(ended)
-    first, second = [await asyncio.wait_for(each, 10) for each in waiting]
+    first, second = [await asyncio.wait_for(each, 60) for each in waiting]
     assert isinstance(first, Success)
     assert isinstance(second, Success)
     assert first.value == second.value == {"a": [1]}

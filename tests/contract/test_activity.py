@@ -281,7 +281,7 @@ class TestActivity:
         with storage.hints.listen(everything=True) as hints:
             await hints.wait(0)
             await show(storage, "a")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(50):
                 await hints.wait(60)
 
 

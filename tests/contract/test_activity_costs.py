@@ -72,7 +72,7 @@ async def test_an_observer_asks_for_processes_only_when_some_changed(harness: Ha
     recorder, writer = Recorder(), await harness.open()
     session = await started(writer)
     storage = await harness.open(on_statement=recorder)
-    async with aclosing(observe(storage, "s", await current_cursor(storage, "s"))) as stream, asyncio.timeout(20):
+    async with aclosing(observe(storage, "s", await current_cursor(storage, "s"))) as stream, asyncio.timeout(60):
         await show(writer, 1)
         await anext(stream)
         await session.commit(commit(1, node("n", "a")))
@@ -91,7 +91,7 @@ async def test_many_observers_share_their_looks(harness: Harness) -> None:
     storage = await harness.open(on_statement=recorder)
     cursor = await current_cursor(storage, "s")
     streams = [observe(storage, "s", cursor) for _ in range(100)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for count in range(1, 4):
             recorder.take()
             await show(writer, 1)

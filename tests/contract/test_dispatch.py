@@ -86,7 +86,7 @@ def works(hints: dict[str, Hint]) -> dict[str, Assigned]:
 
 async def assigned(members: dict[str, Member]) -> dict[str, Assigned]:
     """Return what the workers are assigned, once one of them is, without the workers that get nothing."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (found := works(await woken(members))):
             pass
     return found
@@ -96,7 +96,7 @@ async def unassigned(members: dict[str, Member], caller: Storage) -> bool:
     """Return whether no worker is assigned anything until a later notification has arrived."""
     found = works(await woken(members))
     caller.hints.notify()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             hints = await woken(members)
             found |= works(hints)
@@ -215,7 +215,7 @@ async def test_a_dead_worker_is_passed_over(backend_url: str, backend_name: str)
             await created(caller, f"s{number}")
             await caller.queue.enqueue(late("m", session_id=f"s{number}"))
         found: set[str] = set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(found) < 8:
                 hint = await members["a"].listener.wait(5)
                 assert hint.assigned is not None

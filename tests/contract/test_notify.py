@@ -121,7 +121,7 @@ class TestNotify:
         storage, fence, claim = await _busy(harness)
         async with _listening(storage, everything=True) as (_, waiting):
             await WORK[act](storage, fence, claim)
-            await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(waiting, 60)
 
     @pytest.mark.parametrize("act", WORK)
     async def test_work_of_other_storages_is_a_hint(self, harness: Harness, act: str) -> None:
@@ -129,7 +129,7 @@ class TestNotify:
         storage, fence, claim = await _busy(harness)
         async with _listening(await harness.open(), everything=True) as (_, waiting):
             await WORK[act](storage, fence, claim)
-            await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(waiting, 60)
 
     @pytest.mark.parametrize("act", [*WORK, *RUNNABLE])
     @pytest.mark.parametrize("here", [True, False])
@@ -140,7 +140,7 @@ class TestNotify:
         listening = storage if here else await harness.open()
         async with _listening(listening, work=True) as (_, waiting):
             await (WORK | RUNNABLE)[act](storage, fence, claim)
-            await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(waiting, 60)
 
     async def test_work_is_no_hint_for_those_who_wait_for_processes(self, harness: Harness) -> None:
         """Commits and queued work do not wake listeners for processes."""
@@ -151,14 +151,14 @@ class TestNotify:
             for listener, writer in ((here, other), (there, storage)):
                 hearing = await _quiet(listener)
                 await writer.events.append("p", event())
-                await asyncio.wait_for(hearing, 20)
+                await asyncio.wait_for(hearing, 60)
             waiting = [await _quiet(listener) for listener in (here, there)]
             for act in ("enqueue", "cancel", "commit", "release"):
                 await WORK[act](storage, fence, claim)
             await asyncio.sleep(_QUIET_S)
             assert [each.done() for each in waiting] == [False, False]
             await storage.events.append("p", event())
-            await asyncio.wait_for(asyncio.gather(*waiting), 20)
+            await asyncio.wait_for(asyncio.gather(*waiting), 60)
 
     async def test_a_process_is_a_hint_for_all(self, harness: Harness) -> None:
         """A listener for everything gets hints of processes too, from this storage and others."""
@@ -166,7 +166,7 @@ class TestNotify:
         other = await harness.open()
         async with _listening(storage, everything=True) as (_, here), _listening(other, everything=True) as (_, there):
             await storage.processes.complete("p", Success(value=1))
-            await asyncio.wait_for(asyncio.gather(here, there), 20)
+            await asyncio.wait_for(asyncio.gather(here, there), 60)
 
     async def test_each_listener_has_its_own_hints(self, harness: Harness) -> None:
         """A listener's hint is not taken from the others; a hint during its work ends its next wait."""
@@ -175,8 +175,8 @@ class TestNotify:
             for act in ("enqueue", "commit"):
                 waiting = await _quiet(first)
                 await WORK[act](storage, fence, claim)
-                await asyncio.wait_for(waiting, 20)
-            await asyncio.wait_for(second.wait(3_600), 20)
+                await asyncio.wait_for(waiting, 60)
+            await asyncio.wait_for(second.wait(3_600), 60)
             for listener in (first, second):
                 (await _quiet(listener)).cancel()
 
@@ -187,7 +187,7 @@ class TestNotify:
             waiting.cancel()
             await asyncio.wait({waiting})
             await _enqueue(storage, fence, claim)
-            await asyncio.wait_for(listener.wait(3_600), 20)
+            await asyncio.wait_for(listener.wait(3_600), 60)
 
     async def test_many_listeners_all_hear(self, harness: Harness) -> None:
         """A hundred listeners are woken by one write of another storage."""
@@ -198,7 +198,7 @@ class TestNotify:
         waiting += [asyncio.create_task(listener.wait(3_600)) for listener in listeners[2:]]
         await _enqueue(storage, fence, claim)
         await storage.events.append("p", event())
-        await asyncio.wait_for(asyncio.gather(*waiting), 20)
+        await asyncio.wait_for(asyncio.gather(*waiting), 60)
         for listener in listeners:
             listener.close()
 
@@ -217,11 +217,11 @@ class TestNotify:
             for drafts, expected in cases:
                 (await _quiet(listener)).cancel()
                 await queued(storage, *drafts)
-                assert (await asyncio.wait_for(listener.wait(3_600), 20)).ready in expected
+                assert (await asyncio.wait_for(listener.wait(3_600), 60)).ready in expected
             (await _quiet(listener)).cancel()
             await queued(storage, late("x"))
             listener.hint()
-            assert (await asyncio.wait_for(listener.wait(3_600), 20)).ready is None
+            assert (await asyncio.wait_for(listener.wait(3_600), 60)).ready is None
 
     async def test_a_listener_can_be_given_a_hint_of_its_own(self, harness: Harness) -> None:
         """A hint to one listener ends its wait and no other."""
@@ -231,7 +231,7 @@ class TestNotify:
             _listening(storage, everything=True) as (_, other),
         ):
             listener.hint()
-            assert (await asyncio.wait_for(waiting, 20)).ready is None
+            assert (await asyncio.wait_for(waiting, 60)).ready is None
             assert not other.done()
 
     async def test_a_wait_ends_with_its_time(self, harness: Harness) -> None:
@@ -241,7 +241,7 @@ class TestNotify:
             waiting.cancel()
             await asyncio.wait({waiting})
             for timeout_s in (0, 0.01):
-                await asyncio.wait_for(listener.wait(timeout_s), 20)
+                await asyncio.wait_for(listener.wait(timeout_s), 60)
 
     async def test_a_closed_listener_waits_no_more(self, harness: Harness) -> None:
         """Waiting on a closed listener raises, also while it waits; others continue. Closing twice is safe."""
@@ -254,11 +254,11 @@ class TestNotify:
             closed.close()
             closed.close()
             with pytest.raises(InvalidInput, match="listener was closed"):
-                await asyncio.wait_for(cut_short, 20)
+                await asyncio.wait_for(cut_short, 60)
             with pytest.raises(InvalidInput, match="listener was closed"):
                 await closed.wait(0)
             await _enqueue(storage, fence, claim)
-            await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(waiting, 60)
 
     async def test_closing_the_storage_ends_every_wait(self, harness: Harness) -> None:
         """Waits under way and later ones raise StorageClosed."""
@@ -266,7 +266,7 @@ class TestNotify:
         async with _listening(storage, everything=True) as (listener, waiting):
             await storage.close()
             with pytest.raises(StorageClosed):
-                await asyncio.wait_for(waiting, 20)
+                await asyncio.wait_for(waiting, 60)
             with pytest.raises(StorageClosed):
                 await listener.wait(0)
             with pytest.raises(StorageClosed):

@@ -237,7 +237,7 @@ class TestWait:
         waiting = asyncio.create_task(storage.waits.wait(key))
         await asyncio.sleep(0.01)
         await storage.waits.resolve(key, YES)
-        assert await asyncio.wait_for(waiting, 20) == YES
+        assert await asyncio.wait_for(waiting, 60) == YES
 
     async def test_pending_waits_are_listed_in_pages(self, harness: Harness) -> None:
         """Pending waits are listed by the ids of their keys, all of them or those of one scope."""

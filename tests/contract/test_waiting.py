@@ -37,7 +37,7 @@ def registration(process_id: str = "p") -> Registration:
 
 async def soon(waiting: Awaitable[T]) -> T:
     """Return the awaited result; a wait that hangs fails the test."""
-    return await asyncio.wait_for(waiting, 20)
+    return await asyncio.wait_for(waiting, 60)
 
 
 async def parked(storage: Storage, count: int = 1) -> None:

@@ -82,4 +82,4 @@ async def pending_all(storage: Storage) -> list[WaitRecord]:
 
 async def soon(work: Awaitable[T]) -> T:
     """Return the result of the work; a hang fails the test."""
-    return await asyncio.wait_for(work, 20)
+    return await asyncio.wait_for(work, 60)

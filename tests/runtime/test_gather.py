@@ -289,7 +289,7 @@ async def test_what_is_safe_in_foreign_tasks(world: World) -> None:
     async def free(ctx: Context) -> list[int]:
         first = await asyncio.gather(ctx.step(quick, 1), ctx.step(quick, 2))
         second = await asyncio.gather(line(ctx, 3), line(ctx, 4))
-        third = await asyncio.wait_for(_await(ctx.step(quick, 5)), timeout=10)
+        third = await asyncio.wait_for(_await(ctx.step(quick, 5)), timeout=60)
         await ctx.sleep(1)
         return [*first, *second, third]
 

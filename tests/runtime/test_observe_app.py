@@ -25,14 +25,14 @@ async def test_a_turn_is_seen_as_it_runs_and_before_its_commit(backend_url: str,
         stream = elsewhere.session("s").observe(await elsewhere.session("s").cursor())
         await chat.ask("say it", timeout_s=20)
         seen: list[lash.Observed] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not any(isinstance(each, lash.Committed) for each in seen):
                 seen.append(await anext(stream))
         shown = [each for each in seen if isinstance(each, lash.TurnActivity)]
         assert [each.payload for each in shown] == [{"text": "to"}, {"text": "be"}]
         assert isinstance(seen[-1], lash.Committed)
         again = elsewhere.session("s").observe(shown[0].cursor)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             following = await anext(again)
         assert isinstance(following, lash.TurnActivity)
         assert following.payload == {"text": "be"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 
@@ -264,9 +265,10 @@ async def test_an_unknown_definition_costs_no_busy_loop(backend_url: str) -> Non
     async with sender:
         await sender.storage.processes.register(_registration(sender, foreign))
         await until(lambda: "definition.unknown" in [kind for kind, _ in statements.notes])
-        before = statements.counts["process_lease_acquire"]
+        before, began = statements.counts["process_lease_acquire"], time.monotonic()
         await asyncio.sleep(1)
-        assert statements.counts["process_lease_acquire"] - before <= 1
+        # A busy machine sleeps longer.
+        assert statements.counts["process_lease_acquire"] - before <= time.monotonic() - began
 
 
 def _registration(app: lash.App, process: lash.ProcessDefinition[[], str]) -> lash.model.Registration:

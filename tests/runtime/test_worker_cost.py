@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -48,12 +49,15 @@ async def test_an_idle_worker_hardly_asks(backend_name: str, backend_url: str) -
         assert await app.session("s").ask("x", timeout_s=60) == "ok"
         await asyncio.sleep(1)
         statements.counts.clear()
+        began = time.monotonic()
         await asyncio.sleep(_IDLE_S)
         counts = statements.counts.copy()
+        # A busy machine sleeps longer.
+        slept_s = time.monotonic() - began
     if backend_name == "postgres":
-        assert 0 < counts.total() < _IDLE_S, counts
+        assert 0 < counts.total() < slept_s, counts
     else:
-        assert 0 < counts["work_marks"] < _IDLE_S, counts
+        assert 0 < counts["work_marks"] < slept_s, counts
 
 
 async def test_a_process_takes_few_statements(backend_name: str, backend_url: str) -> None:
