@@ -7,14 +7,17 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 import lash
-from lash.model.lease import Acquired, LeaseOwner, LocalProcess
-from lash.model.process.process import ProcessAcquired
+from lash.model.lease import Acquired, LeaseFence, LeaseOwner, LocalProcess
+from lash.model.process.process import ProcessAcquired, ProcessRefused
 from lash.runtime.hooks import Attributes
+from lash.runtime.worker.reclaim import Reclaimer
 from lash.runtime.worker.slots import Slots
+from lash.runtime.worker.state import WorkerState
 from tests.runtime.stage_kit import Stage, staged
 from tests.runtime.worker_kit import until
 
@@ -336,3 +339,36 @@ def test_what_only_writes_down_how_it_went_keeps_no_slot() -> None:
     assert not slots.take("e")
     slots.leave("a", in_vain=False)
     assert slots.take("e")
+
+
+async def test_a_run_does_not_share_a_lease_that_is_being_reclaimed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between taking the lease of a dead worker and freeing it, the worker itself cannot claim it either."""
+    app = stage.app()
+
+    @app.process
+    async def work(ctx: lash.Context) -> None: ...
+
+    async with app:
+        process_id = (await app.start(work)).process_id
+        core, leases = app._require(), app.storage.process_leases
+        if core.owner.process is None:
+            pytest.skip("this machine cannot prove that a process is dead")
+        gone = msgspec.structs.replace(core.owner.process, process_start="1", presence=None)
+        dead = LeaseOwner(owner_id="dead", incarnation_id="1", process=gone)
+        held = await leases.claim(process_id, dead, ttl_ms=60_000)
+        assert isinstance(held, ProcessAcquired)
+        claimed: list[object] = []
+        release = leases.release
+
+        async def claim_before(fence: LeaseFence) -> None:
+            claimed.append(await leases.claim(process_id, core.owner, ttl_ms=60_000))
+            await release(fence)
+
+        monkeypatch.setattr(leases, "release", claim_before)
+        state = WorkerState(core)
+        Reclaimer(state).check([held.lease])
+        await asyncio.gather(*state.tasks)
+        assert [type(each) for each in claimed] == [ProcessRefused]
+        assert isinstance(await leases.claim(process_id, core.owner, ttl_ms=60_000), ProcessAcquired)

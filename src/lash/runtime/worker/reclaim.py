@@ -6,8 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from lash.backend.liveness import is_provably_dead
-from lash.model.lease import Acquired, Lease, ResourceKind
+from lash.model.lease import Acquired, Lease, LeaseOwner, ResourceKind
 from lash.model.process.process import ProcessAcquired
 from lash.runtime.worker.state import WorkerState
 
@@ -45,7 +47,7 @@ class Reclaimer:
     async def _reclaim(self, lease: Lease) -> None:
         """Take the lease of a dead holder and release it, so that any worker can go on at once."""
         core, resource = self._state.core, lease.resource
-        owner, ttl_ms = core.owner, core.options.ttl_ms
+        owner, ttl_ms = _reclaiming(core.owner), core.options.ttl_ms
         if resource.kind is ResourceKind.SESSION:
             leases = core.storage.leases
             taken = await leases.reclaim(resource.id, owner, observed=lease, ttl_ms=ttl_ms)
@@ -59,3 +61,11 @@ class Reclaimer:
                 await process_leases.release(got.lease.fence)
                 core.hooks.note("lease.reclaimed", owner_id=lease.owner.owner_id, process_id=resource.id)
         self._state.poll_now()
+
+
+def _reclaiming(owner: LeaseOwner) -> LeaseOwner:
+    """Return another holder of the same process.
+
+    As the worker itself, it would share the lease with a run that claims it meanwhile, and then release that run's.
+    """
+    return msgspec.structs.replace(owner, incarnation_id=f"{owner.incarnation_id}:reclaim")
