@@ -12,7 +12,6 @@ import enum
 import hashlib
 import math
 import threading
-from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -88,18 +87,15 @@ def describe_shapes() -> None:
     that use a new type at the same moment crash the interpreter.
     """
     with _describing:
-        for shape in _below(msgspec.Struct):
-            if shape not in _described:
-                # A struct whose annotations only a type checker can resolve is never decoded.
-                with contextlib.suppress(NameError, TypeError):
-                    msgspec.json.Decoder(shape)
-                _described.add(shape)
-
-
-def _below(shape: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
-    for each in shape.__subclasses__():
-        yield each
-        yield from _below(each)
+        bases: list[type[msgspec.Struct]] = [msgspec.Struct]
+        while bases:
+            for shape in bases.pop().__subclasses__():
+                bases.append(shape)
+                if shape not in _described:
+                    # A struct whose annotations only a type checker can resolve is never decoded.
+                    with contextlib.suppress(NameError, TypeError):
+                        msgspec.json.Decoder(shape)
+                    _described.add(shape)
 
 
 def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
