@@ -56,7 +56,7 @@ async def test_a_kept_connection_that_died_is_not_lent(postgres_schema_url: str)
 async def test_a_call_cancelled_while_it_looks_for_room_returns_its_connection(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has its result and asks for others whether the server has room; its connection is free all the same."""
+    """It has its result and asks for others whether the server has room; its connection is free again."""
     looking = asyncio.Event()
 
     async def look_for_long(_connections: Connections, _connection: object) -> bool:
