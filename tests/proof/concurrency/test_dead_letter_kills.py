@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 import lash
+from tests import warm_programs
 from tests.contract.queue_state import claimed, joining, late, leased, queued, texts
 from tests.factories.session import created
 from tests.raw import raw
@@ -23,7 +24,7 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-_COMMAND: Final = [sys.executable, "-m", "tests.proof.concurrency.dead_letter_worker"]
+_PROGRAM: Final = "tests.proof.concurrency.dead_letter_worker"
 _DELAYS_S: Final = (0.0003, 0.001, 0.003)
 """How long after its first statement a process is killed, besides being killed at each of them."""
 _SESSIONS: Final = [f"s{number}" for number in range(4)]
@@ -43,16 +44,16 @@ class Stage:
         """Let a process act and die; check its rows, and that a retry works; return whether it died."""
         claim = await self._claimed(session_id)
         arguments = [self._url, msgspec.json.encode(claim).decode(), self._act, str(statement), str(delay_s)]
-        died = await asyncio.to_thread(subprocess.run, [*_COMMAND, "act", *arguments], check=False)
-        assert died.returncode in {0, -signal.SIGKILL}
+        code, _output = await asyncio.to_thread(warm_programs.run, _PROGRAM, "act", *arguments)
+        assert code in {0, -signal.SIGKILL}
         left = await self._seen(session_id)
         assert left in (self._before, self._after)
-        assert died.returncode != 0 or left == self._after
+        assert code != 0 or left == self._after
         repeated = await self._repeat(claim)
         # The server may finish a running statement after the first read.
         assert repeated is (left == self._before) or delay_s > 0 or self._act == "bury"
         assert await self._seen(session_id) == self._after
-        return died.returncode != 0
+        return code != 0
 
     @property
     def _before(self) -> tuple[list[str], list[str]]:
@@ -148,7 +149,9 @@ def _rampage(url: str) -> None:
 
 
 def _start(url: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([*_COMMAND, "work", url, *_SESSIONS], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", _PROGRAM, "work", url, *_SESSIONS], stdout=subprocess.PIPE, text=True
+    )
 
 
 async def _committed(storage: lash.Storage, session_id: str) -> list[str]:
