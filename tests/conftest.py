@@ -27,7 +27,7 @@ from tests.backends import (
     fresh_schema,
     migrate,
 )
-from tests.proof.selection import has_none, is_left_to_proof
+from tests.proof.selection import has_none, is_left_to_proof, place_of
 from tests.s3_server import S3Server
 
 # Before a test imports them, so that a failing assertion in a helper shows its values.
@@ -173,7 +173,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left_out if chosen and backend not in (None, *chosen) else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+    items[:] = sorted(kept, key=lambda item: place_of(item.path))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

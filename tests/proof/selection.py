@@ -94,6 +94,23 @@ LONG: Final = (
 
 The rules of ``test_own_tree.py`` are those of ``make check``.
 """
+FIRST: Final = (
+    "tests/runtime/test_crash_matrix.py",
+    "tests/proof/security/test_sealed_contract.py",
+    "tests/proof/contention",
+    "tests/proof/concurrency/test_parked_turns.py",
+    "tests/proof/faults/postgres/test_outage.py",
+    "tests/proof/faults/sqlite/test_outage.py",
+    "tests/proof/soak",
+    "tests/proof/fuzz",
+    "tests/proof/model",
+    "tests/proof/sweep/test_reach.py",
+    "tests/proof/concurrency",
+    "tests/benchmarks",
+    "tests/docs/test_site.py",
+)
+"""The files with the longest tests, which run first: one that began last would keep a single process busy."""
+
 MAKE_TEST: Final = "not proof"
 """The marks that ``make test`` chooses."""
 MAKE_PROOF: Final = "proof or sampled"
@@ -119,6 +136,12 @@ def is_left_to_proof(nodeid: str, backend: str | None) -> bool:
     if f"{file}::{function}" in _guaranteed():
         return False
     return (backend == "postgres" and name.startswith(_ABOVE_THE_STORAGE)) or _is_long(name)
+
+
+@cache
+def place_of(path: Path) -> int:
+    """Return the place of a file's tests in the order of a run."""
+    return next((place for place, name in enumerate(FIRST) if path.is_relative_to(_ROOT / name)), len(FIRST))
 
 
 def has_none(path: Path, marks: str) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.proof.selection import (
     DIRECTORY,
+    FIRST,
     IN_TEST,
     LONG,
     MAKE_PROOF,
@@ -29,6 +30,7 @@ def test_make_test_runs_every_guarantee() -> None:
 def test_the_selection_names_what_exists() -> None:
     """A renamed file would silently move to ``make proof``."""
     assert [name for name in (*IN_TEST, *SAMPLED) if not (DIRECTORY / name).exists()] == []
+    assert [name for name in FIRST if not (ROOT / name).exists()] == []
     for name in LONG:
         file, _, function = name.partition("::")
         function = function.rpartition("::")[2]
