@@ -46,6 +46,11 @@ class SharedStorage(AnyLoop):
     def __init__(self, link: SharedLink) -> None:
         super().__init__(link, lambda storage: storage)
 
+    @property
+    def link(self) -> SharedLink:
+        """The calls to the storage, for code that runs a whole coroutine in its event loop."""
+        return self._link
+
     def session(self, session_id: str) -> AnyLoop:
         """Return a handle on one session, without checking that it exists and without opening the storage."""
         return session_class()(self._link, session_id)

@@ -55,6 +55,12 @@ class SharedLink:
         """Call the function in the event loop of the storage, and block until it has ended."""
         return self._start().portal.call(function, *args, **kwargs)
 
+    def block(self, use: Callable[[Storage], Awaitable[T]]) -> T:
+        """Return the result of a call of the open storage, blocking the thread until it has ended."""
+        home = self._start()
+        value: T = home.portal.call(_use, home.storage, use)
+        return value
+
     def read(self, read: Callable[[Storage], T]) -> T:
         """Return what a plain function reads from the open storage; blocks until then."""
         home = self._start()

@@ -1,0 +1,75 @@
+"""The storage of an adapter, which frameworks call from any event loop and any thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, TypeVar
+
+from lash.connect.any_loop import SharedStorage
+from lash.connect.link import SharedLink
+from lash.connect.open import OpenOptions
+from lash.connect.shared import shared_link
+from lash.errors import ConfigError
+from lash.stores.storage import Storage
+
+T = TypeVar("T")
+StorageSource: TypeAlias = str | Storage
+"""A storage URL, or a storage that the program has opened."""
+
+
+class Attached:
+    """Calls to the storage of an adapter, blocking or not.
+
+    A URL names the storage that the process shares (`lash.shared`): two adapters on one URL use one storage, which the
+    first call opens. A storage that the program opened stays the program's: it must be open as long as the adapter is
+    used, and blocking calls come from other threads than that of its event loop.
+    """
+
+    def __init__(self, source: StorageSource) -> None:
+        self._link: SharedLink | None = None
+        self._storage: Storage | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if isinstance(source, str):
+            self._link = shared_link(source, OpenOptions())
+        elif isinstance(source, SharedStorage):
+            self._link = source.link
+        else:
+            self._storage, self._loop = source, _running_loop()
+
+    async def run(self, use: Callable[[Storage], Awaitable[T]]) -> T:
+        """Return the result of a coroutine that runs in the event loop of the storage."""
+        if self._link is not None:
+            return await self._link.run(use)
+        running, storage = asyncio.get_running_loop(), self._opened()
+        self._loop = self._loop or running
+        if self._loop is running:
+            return await use(storage)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(use, storage), self._loop))
+
+    def block(self, use: Callable[[Storage], Awaitable[T]]) -> T:
+        """Return the result of the same coroutine, blocking the thread until it has ended."""
+        if self._link is not None:
+            return self._link.block(use)
+        storage, running = self._opened(), _running_loop()
+        if self._loop is None or self._loop is running:
+            raise ConfigError(
+                "a blocking call of an adapter cannot run in the event loop of its storage; use the async method, "
+                "or give the adapter a URL"
+            )
+        return asyncio.run_coroutine_threadsafe(_awaited(use, storage), self._loop).result()
+
+    def _opened(self) -> Storage:
+        assert self._storage is not None, "an adapter has a link or a storage"
+        return self._storage
+
+
+async def _awaited(use: Callable[[Storage], Awaitable[T]], storage: Storage) -> T:
+    return await use(storage)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,8 @@
+"""LangGraph on a lash storage: install ``lash-runtime[langgraph]``."""
+
+from __future__ import annotations
+
+from lash.adapters.langgraph.errors import ThreadMoved
+from lash.adapters.langgraph.saver import LashSaver
+
+__all__ = ["LashSaver", "ThreadMoved"]

@@ -1,0 +1,130 @@
+"""Values of channels, between a checkpoint of LangGraph and the nodes and records that store it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from lash.adapters.langgraph import codec
+from lash.adapters.langgraph.codec import Channel, Inline, Items, Stored, StoredCheckpoint
+from lash.adapters.langgraph.items import comparable
+from lash.adapters.langgraph.threads import Thread, item_node
+from lash.errors import CorruptData
+from lash.model.record import RecordPut
+from lash.model.session.node import Node
+from lash.stores.storage import Storage
+
+_SHORT_LIST: Final = 4
+"""Shorter lists are stored as one value: they are seldom the history of a conversation."""
+
+
+class Draft:
+    """The nodes and records that a checkpoint adds to what its thread has."""
+
+    def __init__(self, session_id: str, namespace: str) -> None:
+        self.channels: dict[str, Channel] = {}
+        self.nodes: dict[str, Node] = {}
+        self.values: dict[str, RecordPut] = {}
+        self.lists: dict[str, list[tuple[str, object]]] = {}
+        self._session_id = session_id
+        self._namespace = namespace
+
+    def add(
+        self,
+        values: Mapping[str, object],
+        versions: Mapping[str, codec.Version],
+        changed: Mapping[str, codec.Version],
+        parent: StoredCheckpoint | None,
+        thread: Thread,
+        serde: SerializerProtocol,
+    ) -> None:
+        """Add the channels of a checkpoint. Those that have not changed since the parent refer to what it refers to."""
+        inherited = parent.channels if parent is not None else {}
+        for name, value in values.items():
+            before, version = inherited.get(name), versions.get(name)
+            if before is not None and name not in changed and version is not None and before.version == version:
+                self.channels[name] = before
+            elif type(value) is list and len(value) >= _SHORT_LIST:
+                self.channels[name] = self._add_list(name, value, version, thread, serde)
+            else:
+                self.channels[name] = self._add_value(serde.dumps_typed(value), version)
+
+    def keep(self, thread: Thread) -> None:
+        """Remember the lists, once they are stored."""
+        for name, values in self.lists.items():
+            thread.lists.keep(self._namespace, name, comparable(values))
+
+    def _add_list(
+        self, name: str, values: list[object], version: codec.Version, thread: Thread, serde: SerializerProtocol
+    ) -> Items:
+        known = thread.lists.known_prefix(self._namespace, name, values)
+        ids = [item.node_id for item in known]
+        for value in values[len(known) :]:
+            content = codec.item_content(serde.dumps_typed(value))
+            parent_id = ids[-1] if ids else None
+            ids.append(codec.item_id(parent_id, content))
+            self.nodes[ids[-1]] = item_node(ids[-1], parent_id, content)
+        self.lists[name] = list(zip(ids, values, strict=True))
+        return Items(version, ids[-1], len(ids))
+
+    def _add_value(self, typed: codec.Typed, version: codec.Version) -> Channel:
+        name, content = typed
+        if len(content) <= codec.INLINE_BYTES:
+            return Inline(version, name, content)
+        parts = codec.value_parts(content)
+        for key, part in parts:
+            self.values[key] = RecordPut(
+                collection=codec.VALUES, key=key, value=part, session_id=self._session_id
+            )
+        return Stored(version, name, tuple(key for key, _ in parts))
+
+
+async def read_channels(
+    storage: Storage, session_id: str, checkpoint: StoredCheckpoint, thread: Thread, serde: SerializerProtocol
+) -> dict[str, object]:
+    """Return the values of the channels of a checkpoint."""
+    stored = await _stored_values(storage, session_id, checkpoint)
+    values: dict[str, object] = {}
+    for name, channel in checkpoint.channels.items():
+        match channel:
+            case Inline():
+                values[name] = serde.loads_typed((channel.format, channel.content))
+            case Stored():
+                values[name] = serde.loads_typed((channel.format, b"".join(stored[key] for key in channel.keys)))
+            case Items():
+                values[name] = await _read_list(storage, session_id, checkpoint.namespace, name, channel, thread, serde)
+    return values
+
+
+async def _stored_values(storage: Storage, session_id: str, checkpoint: StoredCheckpoint) -> dict[str, bytes]:
+    keys = [key for channel in checkpoint.channels.values() if isinstance(channel, Stored) for key in channel.keys]
+    if not keys:
+        return {}
+    records = await storage.records.get_many(codec.VALUES, set(keys), session_id=session_id)
+    missing = next((key for key in keys if key not in records), None)
+    if missing is not None:
+        raise CorruptData(f"checkpoint {checkpoint.checkpoint_id!r} refers to the value {missing}, which is not stored")
+    return {key: codec.as_bytes(record.value) for key, record in records.items()}
+
+
+async def _read_list(
+    storage: Storage,
+    session_id: str,
+    namespace: str,
+    name: str,
+    channel: Items,
+    thread: Thread,
+    serde: SerializerProtocol,
+) -> list[object]:
+    remembered = thread.lists.read(namespace, name, channel.leaf, channel.length)
+    if remembered is not None:
+        return remembered
+    nodes = await storage.session(session_id).raw_path(leaf_node_id=channel.leaf, last=channel.length)
+    if len(nodes) != channel.length:
+        raise CorruptData(f"channel {name!r} has {channel.length} items, of which {len(nodes)} are stored")
+    values = [serde.loads_typed(codec.item_typed(node.content or b"")) for node in nodes]
+    ids = (node.node_id for node in nodes)
+    thread.lists.keep(namespace, name, comparable(zip(ids, values, strict=True)))
+    return values
