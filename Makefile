@@ -21,7 +21,7 @@ SCENARIO ?=
 # Tests start hundreds of Python processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test proof check lint types imports rules plan-coverage format demo bench faults contention fleet soak docs clean model sweep planted mutation fuzz audit peers wheel
+.PHONY: help setup test proof check lint types imports rules plan-coverage format demo bench faults contention fleet soak docs clean model sweep planted mutation fuzz audit peers wheel adapters
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -95,6 +95,9 @@ demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNTIME)) ## kill a worker in
 bench: $(INSTALLED) ## measure, as ratios within one run; SCENARIO=name for one, ARGS=--quick for a look
 	@$(BIN)/python -m benchmarks.run $(SCENARIO) $(ARGS)
 
+adapters: $(INSTALLED) ## prove the adapters with the frameworks' own tests, each in its own environment; ARGS=name narrows
+	$(BIN)/python -m tools.adapters $(ARGS)
+
 peers: ## install the libraries that lash is compared with, each in its own environment
 	@PYTHON=$(PYTHON) benchmarks/peers/setup.sh $(ARGS)
 
@@ -125,7 +128,7 @@ docs: $(INSTALLED) ## build the documentation into site/; ARGS=serve shows it wh
 	$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
 
 clean: ## remove everything that make created
-	rm -rf $(VENV) benchmarks/peers/.venvs dist site soak .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .adapters benchmarks/peers/.venvs dist site soak .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -rf .import_linter_cache .mutation
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 

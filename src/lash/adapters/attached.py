@@ -30,10 +30,11 @@ class Attached:
         self._link: SharedLink | None = None
         self._storage: Storage | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        given: object = source
         if isinstance(source, str):
             self._link = shared_link(source, OpenOptions())
-        elif isinstance(source, SharedStorage):
-            self._link = source.link
+        elif isinstance(given, SharedStorage):
+            self._link = given.link
         else:
             self._storage, self._loop = source, _running_loop()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lash.adapters.langgraph.errors import ThreadMoved
+from lash.adapters.langgraph.runner import ThreadRunner
 from lash.adapters.langgraph.saver import LashSaver
 from lash.adapters.langgraph.store import LashStore
 
-__all__ = ["LashSaver", "LashStore", "ThreadMoved"]
+__all__ = ["LashSaver", "LashStore", "ThreadMoved", "ThreadRunner"]

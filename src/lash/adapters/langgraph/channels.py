@@ -75,9 +75,7 @@ class Draft:
             return Inline(version, name, content)
         parts = codec.value_parts(content)
         for key, part in parts:
-            self.values[key] = RecordPut(
-                collection=codec.VALUES, key=key, value=part, session_id=self._session_id
-            )
+            self.values[key] = RecordPut(collection=codec.VALUES, key=key, value=part, session_id=self._session_id)
         return Stored(version, name, tuple(key for key, _ in parts))
 
 

@@ -151,7 +151,7 @@ def decode_writes(content: bytes) -> list[Write]:
 
 
 def merge_writes(stored: list[Write], new: list[Write]) -> list[Write]:
-    """Return the writes of a task after more have come: the first of a position stays, special channels are replaced."""
+    """Return the writes of a task after more have come: regular ones stay, those of special channels are replaced."""
     merged = {each.position: each for each in stored}
     for each in new:
         if each.position < 0 or each.position not in merged:

@@ -1,8 +1,8 @@
 """Items of list channels that this process has stored or read, so that a long list is not encoded and decoded again.
 
 LangGraph passes the whole list at every checkpoint. Of an unchanged item it passes the same object, which is found here
-by identity. Nodes of a graph may change objects in place: an object counts as unchanged only if its fields are what they
-were, and each reader gets objects of its own.
+by identity. Nodes of a graph may change objects in place: an object counts as unchanged only if its fields are what
+they were, and each reader gets objects of its own.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -44,10 +44,8 @@ async def delete_run(storage: Storage, run_id: str) -> list[str]:
     run, changed = codec.run_key(run_id), []
     for record in await _all(storage, codec.RUNS, None, prefix=f"{run}/"):
         place = Place(str(record.value), "", None)
-        of_run = {
-            each.key for each in await _try_all(storage, codec.CHECKPOINTS, place.session_id, where={"run": run})
-        }
-        await _remove(storage, place, lambda stored, doomed=of_run: codec.key_of(stored) in doomed)
+        of_run = {each.key for each in await _try_all(storage, codec.CHECKPOINTS, place.session_id, where={"run": run})}
+        await _remove(storage, place, of_run)
         deletes = [
             RecordDelete(collection=codec.RUNS, key=record.key),
             RecordDelete(collection=codec.RUNS, key=run, session_id=place.session_id),
@@ -63,7 +61,7 @@ async def keep_latest(storage: Storage, place: Place, serde: SerializerProtocol)
     checkpoints = [each async for each in threads.newest_first(storage, place.session_id)]
     kept = {codec.key_of(each) for each in _needed(checkpoints, serde)}
     known = {codec.key_of(each) for each in checkpoints}
-    await _remove(storage, place, lambda stored: codec.key_of(stored) in known - kept)
+    await _remove(storage, place, known - kept)
 
 
 async def copy_thread(storage: Storage, source: Place, target: Place) -> None:
@@ -121,19 +119,19 @@ def _needed(newest_first: Sequence[StoredCheckpoint], serde: SerializerProtocol)
                 missing -= set(each.channels)
 
 
-async def _remove(storage: Storage, place: Place, is_doomed: Callable[[StoredCheckpoint], bool]) -> None:
-    """Remove checkpoints with their writes, and the values and items that only they refer to."""
+async def _remove(storage: Storage, place: Place, keys: Collection[str]) -> None:
+    """Remove the checkpoints of these keys with their writes, and the values and items that only they refer to."""
     while True:
         try:
             head = await storage.session(place.session_id).head()
             checkpoints = [each async for each in threads.newest_first(storage, place.session_id)]
-            doomed = [each for each in reversed(checkpoints) if is_doomed(each)]
+            doomed = [each for each in reversed(checkpoints) if codec.key_of(each) in keys]
             if not doomed or head is None:
                 return
             if len(doomed) == len(checkpoints):
                 await delete_thread(storage, place)
                 return
-            kept = [each for each in checkpoints if not is_doomed(each)]
+            kept = [each for each in checkpoints if codec.key_of(each) not in keys]
             revision = await _remove_records(storage, place, head.revision, doomed, kept)
             await _remove_items(storage, place, revision, head.node_count, kept)
         except RevisionConflict:

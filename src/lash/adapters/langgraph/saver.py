@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -15,7 +15,6 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    get_checkpoint_id,
     get_checkpoint_metadata,
     writes_sort_key,
 )
@@ -26,13 +25,11 @@ from lash.adapters.langgraph import codec, removal, threads
 from lash.adapters.langgraph.channels import Draft, read_channels
 from lash.adapters.langgraph.codec import Place, StoredCheckpoint, Write
 from lash.adapters.langgraph.errors import ThreadMoved
+from lash.adapters.langgraph.scan import Scan
 from lash.adapters.langgraph.threads import Thread, ThreadCache
 from lash.errors import CorruptData, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.record import RecordPut
 from lash.stores.storage import Storage
-
-_PAGE = 50
-"""Checkpoints that `list` reads before it yields the first; between two pages the storage is not used."""
 
 
 class LashSaver(BaseCheckpointSaver[Any]):
@@ -66,12 +63,12 @@ class LashSaver(BaseCheckpointSaver[Any]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: dict[str, Any] | None = None,  # noqa: A002 (LangGraph's signature)
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Return checkpoints, the greatest id first; without a configuration, those of all threads."""
-        scan = _Scan(self, config, filter, before, limit)
+        scan = Scan(self.read_stored, self.serde, config, filter, before, limit)
         while page := self._attached.block(scan.page):
             yield from page
 
@@ -79,12 +76,12 @@ class LashSaver(BaseCheckpointSaver[Any]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: dict[str, Any] | None = None,  # noqa: A002 (LangGraph's signature)
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Return checkpoints, the greatest id first; without a configuration, those of all threads."""
-        scan = _Scan(self, config, filter, before, limit)
+        scan = Scan(self.read_stored, self.serde, config, filter, before, limit)
         while page := await self._attached.run(scan.page):
             for each in page:
                 yield each
@@ -153,7 +150,7 @@ class LashSaver(BaseCheckpointSaver[Any]):
         """Keep the latest checkpoint of each namespace, and those from which its delta channels are built, or none."""
         await self._attached.run(lambda storage: self._prune(storage, thread_ids, strategy))
 
-    def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ANN401 (LangGraph's signature)
+    def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ANN401, ARG002 (LangGraph's signature)
         """Return the next version of a channel: an integer, or a text in a thread that another saver has written."""
         if isinstance(current, str):
             return f"{int(current.partition('.')[0]) + 1:032}.{0:016}"
@@ -164,7 +161,7 @@ class LashSaver(BaseCheckpointSaver[Any]):
         clone = super().with_allowlist(extra_allowlist)
         if isinstance(clone, LashSaver) and clone is not self:
             # What was decoded with one list must not be handed out under another.
-            clone._cache = ThreadCache()
+            clone._cache = ThreadCache()  # noqa: SLF001 (an object of this class)
         return clone
 
     def __enter__(self) -> Self:
@@ -186,9 +183,9 @@ class LashSaver(BaseCheckpointSaver[Any]):
     async def _get(self, storage: Storage, config: RunnableConfig) -> CheckpointTuple | None:
         place = codec.place_of(cast("Mapping[str, object]", config))
         stored = await threads.find(storage, place)
-        return None if stored is None else await self.read(storage, place, stored)
+        return None if stored is None else await self.read_stored(storage, place, stored)
 
-    async def read(self, storage: Storage, place: Place, stored: StoredCheckpoint) -> CheckpointTuple | None:
+    async def read_stored(self, storage: Storage, place: Place, stored: StoredCheckpoint) -> CheckpointTuple | None:
         """Return a checkpoint with its values and writes; None if it was deleted meanwhile."""
         thread = self._cache.get(place.session_id)
         try:
@@ -211,12 +208,12 @@ class LashSaver(BaseCheckpointSaver[Any]):
             checkpoint,
             self.serde.loads_typed(stored.metadata),
             parent,
-            self._pending(writes),
+            cast("Any", self._pending(writes)),
         )
 
-    def _pending(self, writes: list[Write]) -> list[tuple[str, str, Any]]:
-        writes.sort(key=lambda each: writes_sort_key(each.task_path, each.task_id, each.position))
-        return [(each.task_id, each.channel, self.serde.loads_typed((each.format, each.content))) for each in writes]
+    def _pending(self, writes: Iterable[Write]) -> Sequence[tuple[str, str, Any]]:
+        in_order = sorted(writes, key=lambda each: writes_sort_key(each.task_path, each.task_id, each.position))
+        return [(each.task_id, each.channel, self.serde.loads_typed((each.format, each.content))) for each in in_order]
 
     async def _put(
         self,
@@ -281,10 +278,10 @@ class LashSaver(BaseCheckpointSaver[Any]):
     async def _put_writes(
         self, storage: Storage, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> None:
-        encoded = [
-            Write(task_id, WRITES_IDX_MAP.get(channel, position), channel, *self.serde.dumps_typed(value), task_path)
-            for position, (channel, value) in enumerate(writes)
-        ]
+        encoded = []
+        for position, (channel, value) in enumerate(writes):
+            name, content = self.serde.dumps_typed(value)
+            encoded.append(Write(task_id, WRITES_IDX_MAP.get(channel, position), channel, name, content, task_path))
         await threads.put_writes(storage, codec.place_of(cast("Mapping[str, object]", config)), task_id, encoded)
 
     async def _delete(self, storage: Storage, thread_id: str) -> None:
@@ -314,64 +311,6 @@ class LashSaver(BaseCheckpointSaver[Any]):
             self._cache.forget(place.session_id)
 
 
-class _Scan:
-    """A list of checkpoints that is read page by page, from one thread after the other."""
-
-    def __init__(
-        self,
-        saver: LashSaver,
-        config: RunnableConfig | None,
-        wanted: dict[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> None:
-        self._saver = saver
-        self._named: Mapping[str, Any] = (config or {}).get("configurable", {})
-        self._wanted = wanted or {}
-        self._before = None if before is None else get_checkpoint_id(before)
-        self._left = limit
-        self._found: list[tuple[Place, str]] | None = None
-
-    async def page(self, storage: Storage) -> list[CheckpointTuple]:
-        """Return the next checkpoints; none at the end."""
-        if self._found is None:
-            self._found = await self._find(storage)
-        page: list[CheckpointTuple] = []
-        while self._found and not page:
-            for place, _ in self._found[:_PAGE]:
-                stored = await threads.find(storage, place)
-                read = None if stored is None else await self._saver.read(storage, place, stored)
-                page += [] if read is None else [read]
-            self._found = self._found[_PAGE:]
-        return page
-
-    async def _find(self, storage: Storage) -> list[tuple[Place, str]]:
-        """Return the places of what matches, the greatest checkpoint id first."""
-        if "thread_id" in self._named:
-            ids = [str(self._named["thread_id"])]
-        else:
-            ids = [each async for each in threads.thread_ids(storage)]
-        found = [each for thread_id in ids async for each in self._matching(storage, thread_id)]
-        found.sort(key=lambda each: each[1], reverse=True)
-        return found if self._left is None else found[: self._left]
-
-    async def _matching(self, storage: Storage, thread_id: str) -> AsyncIterator[tuple[Place, str]]:
-        namespace, only = self._named.get("checkpoint_ns"), self._named.get("checkpoint_id")
-        session_id, count = Place(thread_id, "", None).session_id, 0
-        async for each in threads.newest_first(storage, session_id, namespace=namespace, before=self._before):
-            if count == self._left:
-                return
-            if (only is None or each.checkpoint_id == only) and self._has_metadata(each):
-                yield Place(thread_id, each.namespace, each.checkpoint_id), each.checkpoint_id
-                count += 1
-
-    def _has_metadata(self, stored: StoredCheckpoint) -> bool:
-        if not self._wanted:
-            return True
-        metadata = self._saver.serde.loads_typed(stored.metadata)
-        return all(name in metadata and metadata[name] == value for name, value in self._wanted.items())
-
-
 async def _check_is_latest(storage: Storage, place: Place) -> None:
     latest = await threads.latest(storage, place)
     if latest is not None and latest.checkpoint_id != place.checkpoint_id:
@@ -398,6 +337,4 @@ def _records(place: Place, thread: Thread, stored: StoredCheckpoint, about: Chec
 
 
 def _config(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
-    return {
-        "configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}
-    }
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}

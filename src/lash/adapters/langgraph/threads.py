@@ -193,7 +193,7 @@ async def _commit(
         graph = Append(nodes=tuple(nodes)) if nodes else Unchanged()
         try:
             if thread.revision is None:
-                thread.revision = await _create(storage, place, graph, records)
+                thread.revision, thread.is_deleted = await _create(storage, place, graph, records), False
                 return
             commit = Commit(
                 session_id=place.session_id,
@@ -257,4 +257,3 @@ async def thread_ids(storage: Storage) -> AsyncIterator[str]:
         cursor = page.next_cursor
         if cursor is None:
             return
-
