@@ -32,8 +32,8 @@ _FENCE = re.compile(
     r"```(?P<language>[a-z]*)[^\n]*\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_NOT_RUN: Final = frozenset({"adr", "internals"})
-"""Directories of history and of reports, which describe the past and are not run."""
+_NOT_RUN: Final = frozenset({"adapters", "adr", "internals"})
+"""Directories of history and of reports, which describe the past, and of adapters, whose pages `make adapters` runs."""
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -71,7 +71,7 @@ async def test_an_open_storage_is_used_as_it_is(url: str) -> None:
 
 
 def test_a_deleted_thread_stays_deleted(url: str) -> None:
-    """A run that goes on after its thread was deleted does not bring it back; a new run begins anew."""
+    """A run that goes on after its thread was deleted does not bring it back; a new run starts empty."""
     saver = LashSaver(url)
     _graph(saver).invoke(_say("hello"), _config())
     late = saver.get_tuple(_config())

@@ -9,7 +9,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from lash.adapters.langgraph import codec
 from lash.adapters.langgraph.codec import Channel, Inline, Items, Stored, StoredCheckpoint
-from lash.adapters.langgraph.items import comparable
+from lash.adapters.langgraph.items import Item, comparable
 from lash.adapters.langgraph.threads import Thread, item_node
 from lash.errors import CorruptData
 from lash.model.record import RecordPut
@@ -27,7 +27,7 @@ class Draft:
         self.channels: dict[str, Channel] = {}
         self.nodes: dict[str, Node] = {}
         self.values: dict[str, RecordPut] = {}
-        self.lists: dict[str, list[tuple[str, object]]] = {}
+        self.lists: dict[str, tuple[list[Item], list[tuple[str, object]]]] = {}
         self._session_id = session_id
         self._namespace = namespace
 
@@ -40,7 +40,7 @@ class Draft:
         thread: Thread,
         serde: SerializerProtocol,
     ) -> None:
-        """Add the channels of a checkpoint. Those that have not changed since the parent refer to what it refers to."""
+        """Add the channels of a checkpoint. An unchanged channel refers to what its parent refers to."""
         inherited = parent.channels if parent is not None else {}
         for name, value in values.items():
             before, version = inherited.get(name), versions.get(name)
@@ -53,21 +53,24 @@ class Draft:
 
     def keep(self, thread: Thread) -> None:
         """Remember the lists, once they are stored."""
-        for name, values in self.lists.items():
-            thread.lists.keep(self._namespace, name, comparable(values))
+        for name, (known, new) in self.lists.items():
+            thread.lists.keep(self._namespace, name, [*known, *comparable(new)])
 
     def _add_list(
         self, name: str, values: list[object], version: codec.Version, thread: Thread, serde: SerializerProtocol
     ) -> Items:
         known = thread.lists.known_prefix(self._namespace, name, values)
-        ids = [item.node_id for item in known]
+        new: list[tuple[str, object]] = []
+        leaf = known[-1].node_id if known else None
         for value in values[len(known) :]:
             content = codec.item_content(serde.dumps_typed(value))
-            parent_id = ids[-1] if ids else None
-            ids.append(codec.item_id(parent_id, content))
-            self.nodes[ids[-1]] = item_node(ids[-1], parent_id, content)
-        self.lists[name] = list(zip(ids, values, strict=True))
-        return Items(version, ids[-1], len(ids))
+            node_id = codec.item_id(leaf, content)
+            self.nodes[node_id] = item_node(node_id, leaf, content)
+            new.append((node_id, value))
+            leaf = node_id
+        self.lists[name] = (known, new)
+        assert leaf is not None, "a list of items is not empty"
+        return Items(version, leaf, len(values))
 
     def _add_value(self, typed: codec.Typed, version: codec.Version) -> Channel:
         name, content = typed

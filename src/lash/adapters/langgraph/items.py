@@ -8,7 +8,8 @@ they were, and each reader gets objects of its own.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 _ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
@@ -27,19 +28,30 @@ class Item:
         self.value = value
         self.fields = fields
 
-    @property
-    def is_unchanged(self) -> bool:
-        return self.fields is None or vars(self.value) == self.fields
-
     def for_reader(self) -> Item:
-        """Return the same item with an object that no other code has; it must be unchanged."""
-        if self.fields is None:
+        """Return the same item with an object that no other code has; it must be unchanged.
+
+        An object that only this item refers to is handed out as it is, and any other is copied.
+        """
+        if self.fields is None or self.count_references() == _ALONE:
             return self
         value = copy.copy(self.value)
         for name, field in self.fields.items():
             if type(field) not in _ATOMS:
                 vars(value)[name] = _copied(field)
         return Item(self.node_id, value, self.fields)
+
+    def count_references(self) -> int:
+        return sys.getrefcount(self.value)
+
+
+def _references_of_one_owner() -> int | None:
+    """Return what `Item.count_references` returns if no other code has the object; None if counts are not exact."""
+    is_exact = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+    return Item("", object(), {}).count_references() if is_exact else None
+
+
+_ALONE: Final = _references_of_one_owner()
 
 
 class ItemLists:
@@ -50,12 +62,8 @@ class ItemLists:
 
     def known_prefix(self, namespace: str, channel: str, values: list[object]) -> list[Item]:
         """Return the items of the longest start of a list whose objects are known and unchanged."""
-        known: list[Item] = []
-        for item, value in zip(self._lists.get((namespace, channel), ()), values, strict=False):
-            if item.value is not value or not item.is_unchanged:
-                break
-            known.append(item)
-        return known
+        items = self._lists.get((namespace, channel), [])
+        return items[: _count_unchanged(items, values)]
 
     def keep(self, namespace: str, channel: str, items: list[Item]) -> None:
         """Remember a list that is stored, as far as its items can be compared."""
@@ -66,11 +74,23 @@ class ItemLists:
         items = self._lists.get((namespace, channel), [])
         if len(items) < length or items[length - 1].node_id != leaf:
             return None
-        if not all(item.is_unchanged for item in items[:length]):
+        items = items[:length]
+        if _count_unchanged(items, [item.value for item in items]) < length:
             return None
-        handed_out = [item.for_reader() for item in items[:length]]
+        handed_out = [item.for_reader() for item in items]
         self._lists[namespace, channel] = handed_out
         return [item.value for item in handed_out]
+
+
+def _count_unchanged(items: Sequence[Item], values: Sequence[object]) -> int:
+    """Return how many objects at the start of a list are the known ones, with the fields that they had."""
+    count = 0
+    for item, value in zip(items, values, strict=False):
+        fields = item.fields
+        if item.value is not value or (fields is not None and vars(value) != fields):
+            break
+        count += 1
+    return count
 
 
 def comparable(values: Iterable[tuple[str, object]]) -> list[Item]:

@@ -67,12 +67,16 @@ class ThreadRunner:
         config = cast("RunnableConfig", {**self._config, "configurable": named, "metadata": metadata})
         state = await self._graph.aget_state(config)
         if (state.metadata or {}).get(_TURN) != turn.turn_id:
-            return self._encode(await self._graph.ainvoke(self._decode(turn.text), config))
+            return await self._invoke(self._decode(turn.text), config)
         # An earlier attempt has stored the input: the graph goes on from the last checkpoint.
         if state.next and not state.interrupts:
-            return self._encode(await self._graph.ainvoke(None, config))
+            return await self._invoke(None, config)
         interrupts = {"__interrupt__": list(state.interrupts)} if state.interrupts else {}
         return self._encode({**state.values, **interrupts} if isinstance(state.values, dict) else state.values)
+
+    async def _invoke(self, given: object, config: RunnableConfig) -> str:
+        # A step begins once the checkpoint of the step before is stored: after a crash no finished step runs again.
+        return self._encode(await self._graph.ainvoke(given, config, durability="sync"))
 
     def _encode(self, value: object) -> str:
         name, content = self._serde.dumps_typed(value)
