@@ -29,7 +29,6 @@ INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
     "pip install .[postgres]": (":", "it fetches packages; test_commands.py checks that the extra exists"),
     "pip install .[encryption]": (":", "the same"),
     "pip install .[openai]": (":", "the same"),
-    "pip install .[langgraph]": (":", "the same"),
     "pip uninstall lash": (":", "it would change the environment of the tests"),
     "pip install --force-reinstall lash-runtime": (":", "the same"),
 }
