@@ -133,7 +133,8 @@ clean: ## remove everything that make created
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian may come without ensurepip: then the system's pip puts a pip into an environment made without one.
-# pip installs dependency groups from 25.1 on, and the one that venv brings is usually older.
+# pip installs dependency groups from 25.1 on, and the one that venv brings is usually older. Compiling every module in
+# advance takes as long as all the rest, and most are never imported.
 ifneq ($(LASH_USE_UV),)
 define install
 	@test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV)
@@ -145,7 +146,7 @@ define install
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m pip install --quiet \
 	  --target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable $(1)
+	$(BIN)/python -m pip install --quiet --no-compile --editable $(1)
 endef
 endif
 
