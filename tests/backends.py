@@ -193,6 +193,8 @@ CREATE FUNCTION test_kit.fingerprint() RETURNS text LANGUAGE sql AS $$
         WHERE c.relnamespace = '{schema}'::regnamespace AND NOT t.tgisinternal
     ) AS lines
 $$;;
+CREATE TABLE test_kit.sizes AS
+SELECT oid, reltuples, relpages, relallvisible FROM pg_class WHERE relnamespace = '{schema}'::regnamespace;;
 CREATE TABLE test_kit.pristine AS SELECT test_kit.fingerprint() AS fingerprint;;
 DO $$ BEGIN
     -- With its statements written out, so that the server plans them once.
@@ -226,6 +228,15 @@ BEGIN
     END;
     INSERT INTO "{schema}".lash_migrations SELECT * FROM test_kit.migrations;
     INSERT INTO "{schema}".lash_process_change_epoch SELECT * FROM test_kit.epoch;
+    -- What a test has analysed would plan the statements of the next.
+    IF EXISTS (
+        SELECT FROM pg_class WHERE relnamespace = '{schema}'::regnamespace AND relkind = 'r' AND reltuples >= 0
+    ) THEN
+        DELETE FROM pg_statistic AS s USING pg_class AS c
+        WHERE c.oid = s.starelid AND c.relnamespace = '{schema}'::regnamespace;
+        UPDATE pg_class AS c SET reltuples = s.reltuples, relpages = s.relpages, relallvisible = s.relallvisible
+        FROM test_kit.sizes AS s WHERE c.oid = s.oid;
+    END IF;
     PERFORM setval(c.oid, 1, false)
     FROM pg_class AS c WHERE c.relnamespace = '{schema}'::regnamespace AND c.relkind = 'S';
     RETURN test_kit.fingerprint() = (SELECT fingerprint FROM test_kit.pristine);

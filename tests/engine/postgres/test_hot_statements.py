@@ -43,13 +43,13 @@ def _scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _scans(child)
 
 
-async def test_hot_statements_stay_within_one_session_or_process(postgres_storage_url: str) -> None:
+async def test_hot_statements_stay_within_one_session_or_process(postgres_schema_url: str) -> None:
     """Every row they read is found by the key of a session, process or scope; no table is scanned across them.
 
     The tables are not analysed, so the server does not know that a sequential scan would be as cheap.
     """
-    await (await lash.open(postgres_storage_url)).close()
-    options = PostgresOptions.from_url(postgres_storage_url)
+    await (await lash.open(postgres_schema_url)).close()
+    options = PostgresOptions.from_url(postgres_schema_url)
     queries = load_queries("lash.postgres.sql", schema=options.schema)
     connection = await asyncpg.connect(options.dsn, server_settings={"search_path": options.schema, **PLANNING})
     try:

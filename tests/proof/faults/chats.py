@@ -23,6 +23,10 @@ class Troubles(Hook):
     def note(self, kind: str, attributes: Attributes) -> None:
         self.heard[kind] += 1
 
+    def has_noticed(self) -> bool:
+        """Return whether a run waited for the database, or a poll failed because no run was active."""
+        return self.heard["storage.away"] + self.heard["worker.trouble"] > 0
+
 
 def make_app(url: str, troubles: Troubles) -> lash.App:
     """Return an application that answers each message with two steps and a process that wakes no session."""

@@ -122,7 +122,7 @@ class Firm:
         failed = await storage.processes.list(lash.ProcessFilter(status=lash.ProcessStatus.FAILED), limit=1)
         assert failed.processes == ()
         assert self.troubles.heard["worker.failed"] == self.troubles.heard["turn.buried"] == 0
-        assert self.troubles.heard["storage.away"] > 0
+        assert self.troubles.has_noticed()
 
 
 async def worked_through(firm: Firm, trouble: Callable[[], Awaitable[None]]) -> None:

@@ -46,6 +46,7 @@ async def test_no_effect_is_repeated_by_a_failover(tmp_path: Path) -> None:
             await asyncio.to_thread(primary.stop, immediate=True)
             # Until the promotion the standby refuses every write.
             await asyncio.sleep(2)
+            await until(firm.troubles.has_noticed)
             await asyncio.to_thread(standby.promote)
             await until(partial(has, firm, 80))
 
