@@ -187,6 +187,7 @@ LISTS: Final[dict[str, Ask]] = {
     "by status": _listing(status=ProcessStatus.FAILED),
     "by kind and status": _listing(kind="kind8", status=ProcessStatus.RUNNING),
     "nothing of that kind": _listing(kind="none"),
+    "ids": lambda storage: storage.processes.ids("p0", limit=10),
     "runnable": lambda storage: storage.processes.runnable(),
     "more runnable": lambda storage: storage.processes.runnable(after="p050000"),
     "grants of a session": lambda storage: storage.grants.list(scope("session7")),

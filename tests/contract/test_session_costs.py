@@ -14,7 +14,7 @@ import pytest
 import lash
 from lash.backend.session_page import PAGES
 from lash.model.session.session import SessionFilter, SessionOrder, SessionState
-from lash.plan.session.page import PageParts, PreparedPage, prepare_page
+from lash.plan.session.page import PageParts, prepare_page
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.rows.session.page import page_arguments
 from lash.sqlkit.queries import load_queries
@@ -126,22 +126,26 @@ async def test_postgres_reads_few_rows_however_many_sessions_there_are(backend_u
         for wanted, order in _LISTS:
             for mode in ("force_custom_plan", "force_generic_plan"):
                 page = prepare_page(wanted, order=order, oldest_first=False, parts=PageParts(), limit=20, cursor=None)
-                nodes = await _explained(connection, page, queries[PAGES[page.way]], mode)
+                text = queries[PAGES[page.way]]
+                nodes = await _explained(connection, page_arguments(page, text), text, mode)
                 scanned = [each for each in nodes if each["Node Type"] == "Seq Scan" and _is_large(each)]
                 assert scanned == [], (wanted, order, mode)
                 assert max(map(_rows, nodes)) <= _FEW_HUNDRED, (wanted, order, mode)
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            nodes = await _explained(connection, ["u", "v", 10], queries["session_ids"], mode)
+            assert max(map(_rows, nodes)) == 10, mode
     finally:
         await connection.close()
 
 
 async def _explained(
-    connection: asyncpg.Connection[asyncpg.Record], page: PreparedPage, text: str, mode: str
+    connection: asyncpg.Connection[asyncpg.Record], arguments: list[object], text: str, mode: str
 ) -> list[dict[str, Any]]:
     """Run a statement prepared, as a driver does, and return the plan nodes that ran."""
     await connection.execute(f"SET plan_cache_mode = {mode}")
     await connection.execute(f"PREPARE asked AS {text}")
     try:
-        given = ", ".join(map(_literal, page_arguments(page, text)))
+        given = ", ".join(map(_literal, arguments))
         explained = await connection.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE asked ({given})")
     finally:
         await connection.execute("DEALLOCATE asked")

@@ -32,6 +32,7 @@ from lash.model.session.session import (
     VacuumReport,
 )
 from lash.model.value import JSONObject
+from lash.plan.record import key_range
 from lash.plan.session.append import plan_append, prepare_append
 from lash.plan.session.checkpoint import check_ref, decode_checkpoint, decode_component, decode_manifest
 from lash.plan.session.commit import CommitRules, plan_commit, prepare_commit
@@ -164,6 +165,9 @@ class Sessions:
         parts = PageParts(head=with_head, state=with_state, counts=with_counts, checkpoint=with_checkpoint)
         page = prepare_page(wanted, order=order, oldest_first=oldest_first, parts=parts, limit=limit, cursor=cursor)
         return await self._rows.page(page, partial(decode_page, page))
+
+    async def ids(self, prefix: str = "", *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
+        return tuple(await self._rows.ids(key_range(prefix, after, reverse=False), check_limit(limit)))
 
     async def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
         return self._announce(await self._rows.delete_many(check_identifiers("session_ids", session_ids)))

@@ -29,6 +29,7 @@ from lash.model.session.session import (
 from lash.model.value import JSONObject
 
 if TYPE_CHECKING:
+    from lash.plan.record import KeyRange
     from lash.plan.session.append import AppendDecision, AppendFacts, PreparedAppend
     from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
     from lash.plan.session.commit import CommitDecision, CommitFacts, PreparedCommit
@@ -311,6 +312,14 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def ids(self, prefix: str = "", *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
+        """Return at most ``limit`` ids that begin with a text, in the order of their characters.
+
+        ``after`` is the last id of the previous page; a page with fewer than ``limit`` is the last. An id that equals
+        the text is the first. It is one statement, which reads no more ids than it returns.
+        """
+        ...
+
     async def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
         """Delete several sessions like `delete`, in the given order; return the ids of the existing ones.
 
@@ -368,6 +377,8 @@ class SessionRows(Protocol):
     async def page(self, page: PreparedPage, decode: DecodePage) -> SessionPage:
         """Return a page of sessions, read from one snapshot."""
         ...
+
+    async def ids(self, within: KeyRange, limit: int) -> list[str]: ...
 
     async def delete(self, session_id: str) -> bool:
         """Delete the session with everything that it owns, in one transaction; return whether it existed."""

@@ -883,6 +883,12 @@ class ProcessStore:
 
         ``with_state`` brings the `ProcessState` of each in the same read.
         """
+    def ids(self, prefix: str = "", *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
+        """Return at most ``limit`` ids that begin with a text, in the order of their characters; ended ones included.
+
+        ``after`` is the last id of the previous page; a page with fewer than ``limit`` is the last. An id that equals
+        the text is the first. It is one statement, which reads no more ids than it returns.
+        """
     def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
         """Return at most ``limit`` running processes that workers can run and that no live lease holds, by id.
 
@@ -1503,6 +1509,12 @@ class SessionStore:
         A page costs what it shows if the filter is empty, and in the order of creation if it names an owner, a label or
         an agent. With an owner or a label in the order of activity, and with a prefix or a state, all that match it are
         sorted for each page. Other parts of a filter are checked on each session in the order of the list.
+        """
+    def ids(self, prefix: str = "", *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
+        """Return at most ``limit`` ids that begin with a text, in the order of their characters.
+
+        ``after`` is the last id of the previous page; a page with fewer than ``limit`` is the last. An id that equals
+        the text is the first. It is one statement, which reads no more ids than it returns.
         """
     def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
         """Delete several sessions like `delete`, in the given order; return the ids of the existing ones.

@@ -43,6 +43,7 @@ from lash.plan.process.process import (
     same_registration,
     wanted_definition,
 )
+from lash.plan.record import key_range
 from lash.plan.work import parent_of
 from lash.stores.hints import Hints
 from lash.stores.process.event import EventRows
@@ -103,6 +104,9 @@ class Processes:
             limit=size + 1,
         )
         return decode_process_page(await self._rows.page(page), size)
+
+    async def ids(self, prefix: str = "", *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
+        return tuple(await self._rows.ids(key_range(prefix, after, reverse=False), check_limit(limit)))
 
     async def runnable(self, *, limit: int = 100, after: str | None = None) -> tuple[ProcessRecord, ...]:
         size = check_limit(limit)

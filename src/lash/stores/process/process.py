@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ProcessRow,
         RegisteredRow,
     )
+    from lash.plan.record import KeyRange
 
 
 class ProcessStore(Protocol):
@@ -63,6 +64,14 @@ class ProcessStore(Protocol):
         """Return processes that match the filter, the newest first. Pages do not overlap.
 
         ``with_state`` brings the `ProcessState` of each in the same read.
+        """
+        ...
+
+    async def ids(self, prefix: str = "", *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
+        """Return at most ``limit`` ids that begin with a text, in the order of their characters; ended ones included.
+
+        ``after`` is the last id of the previous page; a page with fewer than ``limit`` is the last. An id that equals
+        the text is the first. It is one statement, which reads no more ids than it returns.
         """
         ...
 
@@ -214,6 +223,8 @@ class ProcessRows(Protocol):
     async def page(self, wanted: ProcessPageQuery) -> list[ListedProcessRow]:
         """Return at most ``wanted.limit`` processes, the newest first."""
         ...
+
+    async def ids(self, within: KeyRange, limit: int) -> list[str]: ...
 
     async def runnable(self, limit: int, after: str) -> list[ProcessRow]: ...
 

@@ -19,10 +19,11 @@ from lash.plan.process.process import (
     RegisteredRow,
     missing_process,
 )
+from lash.plan.record import KeyRange
 from lash.plan.sealed import REGISTRATION
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database
-from lash.sqlkit.rows import Flag, Number
+from lash.sqlkit.rows import Flag, Number, Text
 
 _MAX_TRIES: Final = 10
 """How often a registration is tried again after the process of its id was pruned in between."""
@@ -60,6 +61,10 @@ class PostgresProcessRows:
             *(fits.label, fits.kind, fits.waiting, None if fits.status is None else fits.status.value),
             *(fits.created_after_ms, fits.created_before_ms, fits.parked, wanted.with_state),
         )
+
+    async def ids(self, within: KeyRange, limit: int) -> list[str]:
+        rows = await self._database.read_all(Text, "process_ids", within.first, within.end, limit)
+        return [row.text for row in rows]
 
     async def runnable(self, limit: int, after: str) -> list[ProcessRow]:
         rows = await self._database.read_all(ProcessRow, "process_runnable", limit, after)

@@ -15,6 +15,7 @@ from lash.base.seal import Seals
 from lash.errors import StoreUnavailable
 from lash.model.session.commit import AppendResult, CommitResult
 from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionPage
+from lash.plan.record import KeyRange
 from lash.plan.sealed import METADATA
 from lash.plan.session.append import PreparedAppend
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
@@ -164,6 +165,10 @@ class PostgresSessionRows:
 
     async def page(self, page: PreparedPage, decode: DecodePage) -> SessionPage:
         return await read_page(self._database, page, decode)
+
+    async def ids(self, within: KeyRange, limit: int) -> list[str]:
+        rows = await self._database.read_all(Text, "session_ids", within.first, within.end, limit)
+        return [row.text for row in rows]
 
     async def delete(self, session_id: str) -> bool:
         self._heads.forget(session_id)

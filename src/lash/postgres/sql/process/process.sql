@@ -251,6 +251,14 @@ WHERE (p.status, p.process_key) < ($9::text, coalesce($1::bigint, 92233720368547
 ORDER BY p.status DESC, p.process_key DESC
 LIMIT $2::bigint;
 
+-- name: process_ids
+-- Ids from $1 on and before $2, in their order; at most $3.
+SELECT process_id
+FROM :"schema".lash_processes
+WHERE process_id >= $1::text AND process_id < $2::text
+ORDER BY process_id
+LIMIT $3::bigint;
+
 -- name: process_runnable
 -- Running processes after an id that workers can run and that no live lease holds, ordered by id.
 -- include: process_columns

@@ -228,6 +228,14 @@ WHERE lead.key = :lead_key::text AND lead.value = :lead_value::text
 -- include: page_filters
 -- include: page_sorted
 
+-- name: session_ids
+-- Ids from $1 on and before $2, in the order of their bytes; at most $3.
+SELECT session_id
+FROM :"schema".lash_sessions
+WHERE session_id COLLATE "C" >= $1::text AND session_id COLLATE "C" < $2::text
+ORDER BY session_id COLLATE "C"
+LIMIT $3::bigint;
+
 -- name: session_page_prefix
 -- Sessions whose id begins with a text and that match the rest of the filter, sorted.
 -- arguments: with_state, with_counts, with_checkpoint, prefix, agent, state, created_after_ms, created_before_ms

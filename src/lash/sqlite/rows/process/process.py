@@ -17,10 +17,11 @@ from lash.plan.process.process import (
     RegisteredRow,
     missing_process,
 )
+from lash.plan.record import KeyRange
 from lash.plan.sealed import REGISTRATION
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.rows.process.change import read_end
-from lash.sqlkit.rows import Flag, Number
+from lash.sqlkit.rows import Flag, Number, Text
 
 
 class SQLiteProcessRows:
@@ -59,6 +60,12 @@ class SQLiteProcessRows:
             )
 
         return await self._database.read_in_thread(body)
+
+    async def ids(self, within: KeyRange, limit: int) -> list[str]:
+        rows = self._database.read(
+            lambda reader: reader.all(Text, "process_ids", first=within.first, end=within.end, limit=limit)
+        )
+        return [row.text for row in rows]
 
     async def runnable(self, limit: int, after: str) -> list[ProcessRow]:
         return self._database.read(

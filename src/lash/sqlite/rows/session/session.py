@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from lash.base.compression import BlobRef
 from lash.model.session.commit import AppendResult, CommitResult
 from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionPage
+from lash.plan.record import KeyRange
 from lash.plan.sealed import METADATA
 from lash.plan.session.append import PreparedAppend
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
@@ -80,6 +81,12 @@ class SQLiteSessionRows:
 
     async def page(self, page: PreparedPage, decode: DecodePage) -> SessionPage:
         return await self._database.read_in_thread(lambda reader: read_page(reader, page, decode))
+
+    async def ids(self, within: KeyRange, limit: int) -> list[str]:
+        rows = self._database.read(
+            lambda reader: reader.all(Text, "session_ids", first=within.first, end=within.end, limit=limit)
+        )
+        return [row.text for row in rows]
 
     async def delete(self, session_id: str) -> bool:
         return await self._database.write(lambda transaction: delete_session(transaction, session_id))

@@ -116,6 +116,14 @@ WHERE seq > :after
 ORDER BY seq
 LIMIT :limit;
 
+-- name: process_ids
+-- Ids in a range, in their order.
+SELECT process_id
+FROM lash_processes
+WHERE process_id >= :first AND process_id < :end
+ORDER BY process_id
+LIMIT :limit;
+
 -- name: process_runnable
 -- Running processes that workers can run and that no live lease holds.
 -- include: process_columns

@@ -159,6 +159,14 @@ WHERE lead.key = :lead_key AND lead.value = :lead_value
 -- include: page_filters
 -- include: page_sorted
 
+-- name: session_ids
+-- Ids in a range, in their order.
+SELECT session_id
+FROM lash_sessions
+WHERE session_id >= :first AND session_id < :end
+ORDER BY session_id
+LIMIT :limit;
+
 -- name: session_page_prefix
 -- Sessions whose id begins with a text and that match the rest of the filter, sorted.
 -- include: page_columns
