@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lash.cli import exits
 from lash.cli.command import command, seconds
-from lash.cli.exits import CommandFailed
+from lash.cli.ids import SESSION
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.text import clock_time
@@ -27,7 +26,7 @@ _RECENT: Final = 100
     "lash ask chat-1 'What did I order?' --timeout 60",
     "git diff | lash ask reviews - --agent reviewer --json",
 )
-@click.argument("session_id", metavar="SESSION")
+@click.argument("session_id", metavar="SESSION", type=SESSION)
 @click.argument("text", metavar="TEXT")
 @click.option("--agent", metavar="NAME", help="The agent that answers, if the session has none yet.")
 @click.option("--key", metavar="KEY", help="Makes the message idempotent: the same key again waits for the same reply.")
@@ -52,7 +51,7 @@ async def ask(
 
 
 @command("watch", "lash watch chat-1", "lash watch chat-1 --json")
-@click.argument("session_id", metavar="SESSION")
+@click.argument("session_id", metavar="SESSION", type=SESSION)
 @click.option("--after", "cursor", metavar="CURSOR", help="Continue after this cursor, of a value of --json.")
 async def watch(shell: Shell, session_id: str, cursor: str | None) -> None:
     """Show what happens in a session until Ctrl-C: messages, output of running turns, queue, processes.
@@ -62,8 +61,7 @@ async def watch(shell: Shell, session_id: str, cursor: str | None) -> None:
     from lash.runtime.turns.handle import SessionHandle
 
     async with shell.storage() as storage:
-        if await storage.sessions.open(session_id) is None:
-            raise CommandFailed(exits.NOT_FOUND, f"session {session_id!r} does not exist")
+        session_id = await SESSION.resolve(storage, session_id)
         handle = SessionHandle(storage, session_id)
         # Taken before the messages are read: whatever is committed later is observed.
         start = cursor or await handle.cursor()

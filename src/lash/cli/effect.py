@@ -9,6 +9,7 @@ import click
 
 from lash.cli import pages
 from lash.cli.command import Group, command, limited
+from lash.cli.ids import PROCESS, SESSION
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.table import Column
@@ -40,8 +41,8 @@ def effects() -> None:
     group=effects,
     names=True,
 )
-@click.argument("process_id", metavar="[PROCESS]", required=False)
-@click.option("--session", "session_id", metavar="SESSION", help="The session of the turn.")
+@click.argument("process_id", metavar="[PROCESS]", required=False, type=PROCESS)
+@click.option("--session", "session_id", metavar="SESSION", type=SESSION, help="The session of the turn.")
 @click.option("--turn", "turn_id", metavar="TURN", help="The turn: `turn:` and the id of its first batch.")
 @limited
 async def list_effects(
@@ -56,30 +57,23 @@ async def list_effects(
 
     A sleep is recorded when it starts, and runs until it is due.
     """
-    scope = scope_of(process_id, session_id, turn_id)
+    if (process_id is None) == (session_id is None) or (session_id is None) != (turn_id is None):
+        raise click.UsageError("name a process, or a session and a turn with --session and --turn")
     async with shell.storage() as storage:
-        await _check_owner(storage, process_id, session_id)
+        scope = await _scope(storage, process_id, session_id, turn_id)
         found = await pages.first(_pages(storage, scope), shell, limit, everything=everything)
     shell.table(_COLUMNS, found, _row, nothing="no recorded effects", value=_fields, name=_key)
 
 
-def scope_of(process_id: str | None, session_id: str | None, turn_id: str | None) -> ExecutionScope:
-    """Return the scope: a process, or a turn of a session."""
+async def _scope(
+    storage: Storage, process_id: str | None, session_id: str | None, turn_id: str | None
+) -> ExecutionScope:
+    """Return the scope: a process, or a turn of a session. Raise if the process or the session does not exist."""
     from lash.model.effect import ProcessScope, TurnScope
 
-    if process_id is not None and session_id is None and turn_id is None:
-        return ProcessScope(process_id=process_id)
-    if process_id is None and session_id is not None and turn_id is not None:
-        return TurnScope(session_id=session_id, turn_id=turn_id)
-    raise click.UsageError("name a process, or a session and a turn with --session and --turn")
-
-
-async def _check_owner(storage: Storage, process_id: str | None, session_id: str | None) -> None:
-    """Raise if the process or session does not exist; one without effects is not an error."""
     if process_id is not None:
-        await storage.events.recent(process_id, 1)
-    if session_id is not None:
-        await storage.session(session_id).meta()
+        return ProcessScope(process_id=await PROCESS.resolve(storage, process_id))
+    return TurnScope(session_id=await SESSION.resolve(storage, session_id or ""), turn_id=turn_id or "")
 
 
 def _pages(storage: Storage, scope: ExecutionScope) -> pages.Fetch[EffectRecord]:

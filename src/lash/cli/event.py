@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lash.cli.command import command, json_argument
+from lash.cli.ids import PROCESS
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.text import moment
@@ -21,7 +22,7 @@ _LOOK_EVERY_S: Final = 1.0
 
 
 @command("logs", "lash logs research-7", "lash logs research-7 --tail 5", "lash logs report-3 --follow --json")
-@click.argument("process_id", metavar="PROCESS")
+@click.argument("process_id", metavar="PROCESS", type=PROCESS)
 @click.option("-f", "--follow", is_flag=True, help="Wait for further events until the process ends.")
 @click.option(
     "--after", type=click.IntRange(min=0), metavar="N", default=0, help="Start after the event of this number."
@@ -38,6 +39,7 @@ async def logs(
 ) -> None:
     """Show the events of a process: when, number, type and payload."""
     async with shell.storage() as storage:
+        process_id = await PROCESS.resolve(storage, process_id)
         if tail is not None:
             (last,) = (await storage.events.last_sequences([process_id])).values() or (0,)
             after = max(after, last - tail)
@@ -94,7 +96,7 @@ def _lines(event: ProcessEvent) -> Iterator[str]:
     "lash signal research-7 approve",
     """lash signal research-7 approve '{"by": "ada"}' --key approval-1""",
 )
-@click.argument("process_id", metavar="PROCESS")
+@click.argument("process_id", metavar="PROCESS", type=PROCESS)
 @click.argument("name", metavar="NAME")
 @click.argument("payload", metavar="[JSON]", default="null")
 @click.option("--key", help="The idempotency key: a signal with the same key is sent once.")
@@ -104,6 +106,7 @@ async def signal(shell: Shell, process_id: str, name: str, payload: str, key: st
 
     value = json_argument(payload)
     async with shell.storage() as storage:
+        process_id = await PROCESS.resolve(storage, process_id)
         sent = await storage.events.signal(process_id, name, signal_id=key or new_id(), payload=value)
     said = "was sent before as" if sent.replayed else "is"
     shell.done(f"signal {name} {said} event {sent.event.sequence} of {process_id}", sent)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lash.cli.shell import Shell
 
 
+_COMPLETE: Final = "_LASH_COMPLETE"
+"""As in `lash.cli.completion`, which is imported on demand."""
 _INTERRUPTED: Final = 130
 """As in `lash.cli.exits`, which may not be imported yet when Ctrl-C is pressed."""
 
@@ -51,6 +53,9 @@ def _run(shell: Shell, arguments: list[str] | None) -> int:
     from lash.cli import exits
     from lash.cli.root import root
 
+    if os.environ.get(_COMPLETE):
+        # Registers the completion of bash.
+        import lash.cli.completion  # noqa: F401
     try:
         result: object = root.main(arguments, prog_name="lash", standalone_mode=False, obj=shell)
     except BaseException as error:  # noqa: BLE001 (the end of the program: every outcome has a code)

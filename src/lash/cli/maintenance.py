@@ -11,6 +11,7 @@ from lash.cli import exits, pages
 from lash.cli.bar import busy
 from lash.cli.command import Group, command, deletes
 from lash.cli.exits import CommandFailed
+from lash.cli.ids import SESSION
 from lash.cli.session import session_pages
 from lash.cli.shell import Shell
 from lash.cli.table import Column
@@ -111,12 +112,12 @@ def _garbage_row(found: GarbageReport, name: str) -> tuple[str, ...]:
 
 
 @command("vacuum", "lash db vacuum --dry-run", "lash db vacuum support-42 --yes", group=db)
-@click.argument("session_ids", metavar="[SESSION]...", nargs=-1)
+@click.argument("session_ids", metavar="[SESSION]...", nargs=-1, type=SESSION)
 @deletes
 async def vacuum(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
     """Delete permanently the nodes that were removed from their sessions, of some sessions or of all."""
     async with shell.storage() as storage:
-        chosen = list(dict.fromkeys(session_ids)) or [
+        chosen = await SESSION.resolve_all(storage, session_ids) or [
             summary.meta.session_id async for summary in pages.each(session_pages(storage))
         ]
         removed = await _vacuum(shell, storage, chosen, dry_run=True)

@@ -10,6 +10,7 @@ from lash.cli import exits, pages
 from lash.cli.command import command, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.failure import reason_of
+from lash.cli.ids import PROCESS, SESSION
 from lash.cli.shell import Shell
 from lash.cli.table import Column
 from lash.cli.text import age, plain
@@ -45,7 +46,9 @@ _STATUSES: Final = ("running", "completed", "failed", "cancelled", "abandoned")
 @click.option("--status", type=click.Choice(_STATUSES), help="Show only processes of this status.")
 @click.option("--waiting", is_flag=True, help="Show only processes that sleep, wait, or pause before a retry.")
 @click.option("--label", help="Show only processes with this label; for a durable function its name.")
-@click.option("--session", "session_id", metavar="SESSION", help="Show only processes that this session started.")
+@click.option(
+    "--session", "session_id", metavar="SESSION", type=SESSION, help="Show only processes that this session started."
+)
 @limited
 async def ps(
     shell: Shell,
@@ -64,13 +67,13 @@ async def ps(
     """
     from lash.model.process.process import ProcessFilter, ProcessStatus
 
-    wanted = ProcessFilter(
-        status=ProcessStatus(status) if status else None if ended else ProcessStatus.RUNNING,
-        parked=True if waiting else None,
-        label=label,
-        originator_session_id=session_id,
-    )
     async with shell.storage() as storage:
+        wanted = ProcessFilter(
+            status=ProcessStatus(status) if status else None if ended else ProcessStatus.RUNNING,
+            parked=True if waiting else None,
+            label=label,
+            originator_session_id=await SESSION.match_given(storage, session_id),
+        )
         found = await pages.first(process_pages(storage, wanted), shell, limit, everything=everything)
     shell.table(_COLUMNS, found, _row, nothing="no processes", value=process_fields, name=lambda each: each.process_id)
 
@@ -119,8 +122,10 @@ def _status(record: ProcessRecord) -> str:
     "lash cancel research-7 --reason 'no longer needed'",
     "lash cancel --session support-42",
 )
-@click.argument("process_id", metavar="[PROCESS]", required=False)
-@click.option("--session", "session_id", metavar="SESSION", help="Cancel the turn of this session instead.")
+@click.argument("process_id", metavar="[PROCESS]", required=False, type=PROCESS)
+@click.option(
+    "--session", "session_id", metavar="SESSION", type=SESSION, help="Cancel the turn of this session instead."
+)
 @click.option("--reason", default="", help="The reason; it is stored.")
 async def cancel(shell: Shell, process_id: str | None, session_id: str | None, reason: str) -> None:
     """Ask a process, or the current turn of a session, to stop.
@@ -132,9 +137,9 @@ async def cancel(shell: Shell, process_id: str | None, session_id: str | None, r
         raise click.UsageError("name a process, or a session with --session")
     async with shell.storage() as storage:
         if process_id is not None:
-            await _cancel_process(shell, storage, process_id, reason)
+            await _cancel_process(shell, storage, await PROCESS.resolve(storage, process_id), reason)
         elif session_id is not None:
-            await _cancel_turn(shell, storage, session_id, reason)
+            await _cancel_turn(shell, storage, await SESSION.resolve(storage, session_id), reason)
 
 
 async def _cancel_process(shell: Shell, storage: Storage, process_id: str, reason: str) -> None:

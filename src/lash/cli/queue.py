@@ -11,6 +11,7 @@ from lash.cli import exits, pages
 from lash.cli.command import Group, command, deletes, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.failure import where
+from lash.cli.ids import DEAD_LETTER, SESSION
 from lash.cli.output import json_line
 from lash.cli.session import dead_pages
 from lash.cli.shell import Shell
@@ -52,7 +53,7 @@ def queue() -> None:
 @command(
     "ls", "lash queue ls support-42", "lash queue ls", "lash queue ls --state delayed --json", group=queue, names=True
 )
-@click.argument("session_id", metavar="[SESSION]", required=False)
+@click.argument("session_id", metavar="[SESSION]", required=False, type=SESSION)
 @click.option("--prefix", help="Only sessions whose id begins with this.")
 @click.option("--state", type=click.Choice(_STATES), help="Only batches in this state.")
 @limited
@@ -68,6 +69,7 @@ async def list_queue(
     if session_id is not None and prefix is not None:
         raise click.UsageError("expected SESSION or --prefix, got both")
     async with shell.storage() as storage:
+        session_id = await SESSION.match_given(storage, session_id)
         fetch = _all_pages(storage, prefix, state) if session_id is None else _session_pages(storage, session_id, state)
         found = await pages.first(fetch, shell, limit, everything=everything)
     shell.table(_COLUMNS, found, _row, nothing="no queued work", value=_fields, name=lambda each: each.batch.batch_id)
@@ -158,7 +160,7 @@ def _text(payload: Payload) -> str:
     group=queue,
     names=True,
 )
-@click.argument("session_id", metavar="[SESSION]", required=False)
+@click.argument("session_id", metavar="[SESSION]", required=False, type=SESSION)
 @click.option("--prefix", help="Only sessions whose id begins with this.")
 @limited
 async def dead(
@@ -172,6 +174,7 @@ async def dead(
     if session_id is not None and prefix is not None:
         raise click.UsageError("expected SESSION or --prefix, got both")
     async with shell.storage() as storage:
+        session_id = await SESSION.match_given(storage, session_id)
         found = await pages.first(dead_pages(storage, session_id, prefix), shell, limit, everything=everything)
     shell.table(_DEAD_COLUMNS, found, _dead_row, nothing="no dead letters", name=lambda each: each.batch.batch_id)
 
@@ -189,12 +192,13 @@ def _dead_row(letter: DeadLetter) -> tuple[str, ...]:
 
 
 @command("requeue", "lash queue requeue support-42 $BATCH", "lash queue requeue support-42 --all", group=queue)
-@click.argument("session_id", metavar="SESSION")
-@click.argument("batch_ids", metavar="[BATCH]...", nargs=-1)
+@click.argument("session_id", metavar="SESSION", type=SESSION)
+@click.argument("batch_ids", metavar="[BATCH]...", nargs=-1, type=DEAD_LETTER)
 @click.option("--all", "everything", is_flag=True, help="All dead letters of the session.")
 async def requeue(shell: Shell, session_id: str, batch_ids: tuple[str, ...], everything: bool) -> None:  # noqa: FBT001
     """Queue dead letters again, after all queued work; recorded steps are not run again."""
     async with shell.storage() as storage:
+        session_id = await SESSION.resolve(storage, session_id)
         for batch_id in await _chosen(shell, storage, session_id, batch_ids, everything=everything):
             batch = await storage.queue.requeue(session_id, batch_id)
             shell.done(f"requeued {batch_id}", batch)
@@ -206,8 +210,8 @@ async def requeue(shell: Shell, session_id: str, batch_ids: tuple[str, ...], eve
     "lash queue discard support-42 --all --yes",
     group=queue,
 )
-@click.argument("session_id", metavar="SESSION")
-@click.argument("batch_ids", metavar="[BATCH]...", nargs=-1)
+@click.argument("session_id", metavar="SESSION", type=SESSION)
+@click.argument("batch_ids", metavar="[BATCH]...", nargs=-1, type=DEAD_LETTER)
 @click.option("--all", "everything", is_flag=True, help="All dead letters of the session.")
 @deletes
 async def discard(
@@ -220,6 +224,7 @@ async def discard(
 ) -> None:
     """Delete dead letters permanently."""
     async with shell.storage() as storage:
+        session_id = await SESSION.resolve(storage, session_id)
         chosen = await _chosen(shell, storage, session_id, batch_ids, everything=everything)
         if dry_run:
             for batch_id in chosen:
@@ -241,10 +246,11 @@ async def _chosen(
     if bool(batch_ids) == everything:
         raise click.UsageError("name dead letters, or use --all")
     there = [letter.batch.batch_id async for letter in pages.each(dead_pages(storage, session_id))]
-    missing = [batch_id for batch_id in batch_ids if batch_id not in there]
+    wanted = [await DEAD_LETTER.match(storage, each, within=session_id) for each in batch_ids]
+    missing = [batch_id for batch_id in wanted if batch_id not in there]
     if missing:
-        raise CommandFailed(exits.NOT_FOUND, f"session {session_id!r} has no dead letter {missing[0]!r}")
+        see = f"see lash queue dead {session_id}"
+        raise CommandFailed(exits.NOT_FOUND, f"session {session_id!r} has no dead letter {missing[0]!r}; {see}")
     if everything and not there:
-        await storage.session(session_id).meta()
         shell.note(f"session {session_id!r} has no dead letters")
-    return there if everything else list(dict.fromkeys(batch_ids))
+    return there if everything else list(dict.fromkeys(wanted))

@@ -10,6 +10,7 @@ import click
 from lash.cli import exits, pages
 from lash.cli.command import Group, command, limited
 from lash.cli.exits import CommandFailed
+from lash.cli.ids import SESSION
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.table import Column
@@ -43,7 +44,9 @@ def records() -> None:
     names=True,
 )
 @click.argument("collection", metavar="[COLLECTION]", required=False)
-@click.option("--session", "session_id", metavar="SESSION", help="Records of this session, not of the storage.")
+@click.option(
+    "--session", "session_id", metavar="SESSION", type=SESSION, help="Records of this session, not of the storage."
+)
 @click.option("--prefix", default="", help="Only keys that start with this.")
 @click.option("--where", metavar="NAME=VALUE", multiple=True, help="Only records with this index field; repeatable.")
 @click.option("--reverse", is_flag=True, help="From the last key to the first.")
@@ -61,6 +64,7 @@ async def list_records(
     """List the records of a collection by key; without a collection, the names of all collections."""
     fields = _fields(where)
     async with shell.storage() as storage:
+        session_id = await SESSION.match_given(storage, session_id)
         if collection is None:
             names = await storage.records.collections(session_id=session_id)
             columns = (Column("COLLECTION", stretch=True),)
@@ -74,13 +78,16 @@ async def list_records(
 @command("get", "lash records get profiles ann", "lash records get drafts 1 --session support-42 --json", group=records)
 @click.argument("collection", metavar="COLLECTION")
 @click.argument("key", metavar="KEY")
-@click.option("--session", "session_id", metavar="SESSION", help="A record of this session, not of the storage.")
+@click.option(
+    "--session", "session_id", metavar="SESSION", type=SESSION, help="A record of this session, not of the storage."
+)
 async def get_record(shell: Shell, collection: str, key: str, session_id: str | None) -> None:
     """Show the value of a record as JSON; with --json, the whole record.
 
     Bytes are shown in base64. Exits with code 3 if the record does not exist.
     """
     async with shell.storage() as storage:
+        session_id = await SESSION.match_given(storage, session_id)
         record = await storage.records.get(collection, key, session_id=session_id)
     if record is None:
         raise CommandFailed(exits.NOT_FOUND, f"no record {key!r} in collection {collection!r}")

@@ -10,15 +10,16 @@ import click
 from lash.cli import exits, pages
 from lash.cli.command import Group, command, deletes, limited
 from lash.cli.exits import CommandFailed
-from lash.cli.owner import owner_of, owner_text
+from lash.cli.ids import SCHEDULE, SESSION
+from lash.cli.owner import find_owner, owner_of, owner_text
 from lash.cli.shell import Shell
 from lash.cli.table import Column
 from lash.cli.text import age, plain, plural
-from lash.cli.trigger import show_report
+from lash.cli.trigger import show_report, trigger_pages
 
 if TYPE_CHECKING:
     from lash.model.trigger.schedule import Schedule
-    from lash.model.trigger.trigger import TriggerSubscription
+    from lash.model.trigger.trigger import TriggerOwner
     from lash.stores.storage import Storage
 
 _COLUMNS: Final = (
@@ -33,7 +34,7 @@ _COLUMNS: Final = (
 
 
 _SESSION_OPTION: Final = click.option(
-    "--session", "session_id", metavar="SESSION", help="The schedule of this session."
+    "--session", "session_id", metavar="SESSION", type=SESSION, help="The schedule of this session."
 )
 
 
@@ -50,23 +51,17 @@ def schedules() -> None:
 
 
 @command("ls", "lash schedules ls", "lash schedules ls --json", group=schedules, names=True)
-@click.option("--session", "session_id", metavar="SESSION", help="Only schedules of this session.")
+@click.option("--session", "session_id", metavar="SESSION", type=SESSION, help="Only schedules of this session.")
 @limited
 async def list_schedules(shell: Shell, session_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001
     """List schedules, those of the host first.
 
     STATE is enabled, disabled, trigger disabled, or no trigger: without an enabled trigger, ticks start nothing.
     """
-    owner = None if session_id is None else owner_of(session_id)
     damaged: list[str] = []
     async with shell.storage() as storage:
-
-        async def fetch(count: int, cursor: str | None) -> tuple[tuple[Schedule, ...], str | None]:
-            page = await storage.schedules.list(owner, limit=count, cursor=cursor)
-            damaged.extend(page.damaged)
-            return page.schedules, page.next_cursor
-
-        found = await pages.first(fetch, shell, limit, everything=everything)
+        owner = None if session_id is None else owner_of(await SESSION.match(storage, session_id))
+        found = await pages.first(schedule_pages(storage, owner, damaged), shell, limit, everything=everything)
         sources = await _sources(storage) if found else {}
     listed = [_Listed(schedule, _state(schedule, sources)) for schedule in found]
     shell.table(_COLUMNS, listed, _row, nothing="no schedules", value=_fields, name=lambda each: each.schedule.key)
@@ -74,17 +69,26 @@ async def list_schedules(shell: Shell, session_id: str | None, limit: int, every
         raise CommandFailed(exits.ERROR, f"{plural(len(damaged), 'schedule')} cannot be read: {', '.join(damaged)}")
 
 
+def schedule_pages(
+    storage: Storage, owner: TriggerOwner | None, damaged: list[str] | None = None
+) -> pages.Fetch[Schedule]:
+    """Return pages of schedules; the keys of those that cannot be read are added to ``damaged``."""
+
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[Schedule, ...], str | None]:
+        page = await storage.schedules.list(owner, limit=limit, cursor=cursor)
+        if damaged is not None:
+            damaged.extend(page.damaged)
+        return page.schedules, page.next_cursor
+
+    return fetch
+
+
 async def _sources(storage: Storage) -> dict[str, bool]:
     """Return the sources of all triggers by the clock, and whether one of the triggers is enabled."""
     from lash.model.trigger.schedule import CRON_SOURCE_TYPE
     from lash.model.trigger.trigger import TriggerFilter
 
-    wanted = TriggerFilter(source_type=CRON_SOURCE_TYPE)
-
-    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[TriggerSubscription, ...], str | None]:
-        page = await storage.triggers.list(wanted, limit=limit, cursor=cursor)
-        return page.subscriptions, page.next_cursor
-
+    fetch = trigger_pages(storage, TriggerFilter(source_type=CRON_SOURCE_TYPE))
     sources: dict[str, bool] = {}
     async for each in pages.each(fetch):
         source = each.definition.source_key
@@ -126,31 +130,31 @@ def _fields(listed: _Listed) -> object:
 
 
 @command("enable", "lash schedules enable digest", group=schedules)
-@click.argument("key", metavar="KEY")
+@click.argument("key", metavar="KEY", type=SCHEDULE)
 @_SESSION_OPTION
 async def enable(shell: Shell, key: str, session_id: str | None) -> None:
     """Enable a schedule from now on; ticks while it was disabled are not emitted."""
     async with shell.storage() as storage:
         schedule = await _found(storage, key, session_id)
-        changed = await storage.schedules.enable(schedule.owner, key, revision=schedule.revision)
+        changed = await storage.schedules.enable(schedule.owner, schedule.key, revision=schedule.revision)
         state = _state(changed, await _sources(storage))
     rest = "" if state == "enabled" else f", but ticks start nothing: {state}; see lash triggers ls --source cron"
-    shell.done(f"{key} is enabled{rest}", changed)
+    shell.done(f"{schedule.key} is enabled{rest}", changed)
 
 
 @command("disable", "lash schedules disable digest", group=schedules)
-@click.argument("key", metavar="KEY")
+@click.argument("key", metavar="KEY", type=SCHEDULE)
 @_SESSION_OPTION
 async def disable(shell: Shell, key: str, session_id: str | None) -> None:
     """Disable a schedule, also for apps that declare it and start later; running processes go on."""
     async with shell.storage() as storage:
         schedule = await _found(storage, key, session_id)
-        changed = await storage.schedules.disable(schedule.owner, key, revision=schedule.revision)
-    shell.done(f"{key} is disabled", changed)
+        changed = await storage.schedules.disable(schedule.owner, schedule.key, revision=schedule.revision)
+    shell.done(f"{schedule.key} is disabled", changed)
 
 
 @command("run", "lash schedules run digest", group=schedules, names=True)
-@click.argument("key", metavar="KEY")
+@click.argument("key", metavar="KEY", type=SCHEDULE)
 @_SESSION_OPTION
 async def run_now(shell: Shell, key: str, session_id: str | None) -> None:
     """Emit a tick of a schedule now, enabled or not, and show what it started; the next tick stays as it is.
@@ -166,13 +170,14 @@ async def run_now(shell: Shell, key: str, session_id: str | None) -> None:
 
 
 @command("rm", "lash schedules rm digest --dry-run", "lash schedules rm digest --yes", group=schedules)
-@click.argument("key", metavar="KEY")
+@click.argument("key", metavar="KEY", type=SCHEDULE)
 @_SESSION_OPTION
 @deletes
 async def remove(shell: Shell, key: str, session_id: str | None, dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
     """Remove a schedule and the trigger that was declared with it; an app that declares both creates them again."""
     async with shell.storage() as storage:
         schedule = await _found(storage, key, session_id)
+        key = schedule.key
         trigger = await storage.triggers.get(schedule.owner, key)
         if trigger is not None and trigger.definition.source_key != schedule.source_key:
             trigger = None
@@ -187,7 +192,7 @@ async def remove(shell: Shell, key: str, session_id: str | None, dry_run: bool, 
 
 
 async def _found(storage: Storage, key: str, session_id: str | None) -> Schedule:
-    owner = owner_of(session_id)
+    owner, key = await find_owner(storage, SCHEDULE, key, session_id)
     schedule = await storage.schedules.get(owner, key)
     if schedule is None:
         raise CommandFailed(exits.NOT_FOUND, f"{owner_text(owner)} has no schedule {key!r}; see lash schedules ls")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lash.cli import exits, pages
+from lash.cli import pages
 from lash.cli.command import Group, command, deletes, limited
-from lash.cli.exits import CommandFailed
+from lash.cli.ids import SESSION
 from lash.cli.output import Piece, json_line, one_line
 from lash.cli.shell import Shell
 from lash.cli.table import Column
@@ -159,7 +159,7 @@ def _state(state: str, waiting_for: str | None) -> str:
     group=sessions,
     names=True,
 )
-@click.argument("session_id", metavar="SESSION")
+@click.argument("session_id", metavar="SESSION", type=SESSION)
 @click.option(
     "--last", type=click.IntRange(min=1), metavar="N", default=_LAST, show_default=True, help="Show the last N nodes."
 )
@@ -169,6 +169,7 @@ async def show(shell: Shell, session_id: str, last: int, everything: bool) -> No
     from lash.model.session.session import ActivePath
 
     async with shell.storage() as storage:
+        session_id = await SESSION.resolve(storage, session_id)
         session = storage.session(session_id)
         meta = await session.meta()
         if shell.names:
@@ -299,13 +300,14 @@ def content(node: Node) -> str:
 
 
 @command("tree", "lash sessions tree support-42", "lash sessions tree support-42 -q", group=sessions, names=True)
-@click.argument("session_id", metavar="SESSION")
+@click.argument("session_id", metavar="SESSION", type=SESSION)
 async def tree(shell: Shell, session_id: str) -> None:
     """Draw the conversation graph with its branches; the active path is marked and goes straight down."""
     from lash.cli.tree import ASCII, LINES, render, tree_lines
     from lash.model.session.session import FullGraph
 
     async with shell.storage() as storage:
+        session_id = await SESSION.resolve(storage, session_id)
         session = storage.session(session_id)
         meta = await session.meta()
         read = await session.load(FullGraph())
@@ -350,31 +352,29 @@ def _described(node: Node, room: int | None) -> str:
     group=sessions,
     names=True,
 )
-@click.argument("source", metavar="SOURCE")
+@click.argument("source", metavar="SOURCE", type=SESSION)
 @click.argument("new", metavar="NEW")
 @click.option("--node", "node_id", metavar="NODE", help="Continue from this node.  [default: the head's]")
 @click.option("--name", help="The name of the new session.")
 async def fork(shell: Shell, source: str, new: str, node_id: str | None, name: str | None) -> None:
     """Create a session NEW that continues from a node of SOURCE; later changes of either are invisible to the other."""
     async with shell.storage() as storage:
+        source = await SESSION.resolve(storage, source)
         made = await storage.sessions.fork(source, new, node_id=node_id, name=name)
     said = f"forked {source} as {new}" if made.created else f"{new} is already a fork of {source}"
     shell.done(said, made, new)
 
 
 @command("rm", "lash sessions rm support-42 --dry-run", "lash sessions rm support-42 --yes", group=sessions)
-@click.argument("session_ids", metavar="SESSION...", nargs=-1, required=True)
+@click.argument("session_ids", metavar="SESSION...", nargs=-1, required=True, type=SESSION)
 @deletes
 async def remove(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
     """Delete sessions with all they own: nodes, checkpoints, queued work, attachments, triggers and schedules.
 
     Forks of them stay whole, and processes that they started go on.
     """
-    wanted = list(dict.fromkeys(session_ids))
     async with shell.storage() as storage:
-        missing = [each for each in wanted if await storage.sessions.open(each) is None]
-        if missing:
-            raise CommandFailed(exits.NOT_FOUND, f"{_named(missing)} does not exist; nothing was removed")
+        wanted = await SESSION.resolve_all(storage, session_ids)
         if dry_run:
             for session_id in wanted:
                 await _tell_what_goes(shell, storage, session_id)
@@ -407,7 +407,7 @@ def _named(session_ids: list[str]) -> str:
     "lash sessions export support-42 whole.jsonl --with-queue",
     group=sessions,
 )
-@click.argument("session_id", metavar="SESSION")
+@click.argument("session_id", metavar="SESSION", type=SESSION)
 @click.argument("target", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--with-queue", is_flag=True, help="Include queued batches, claimed or not.")
 async def export(shell: Shell, session_id: str, target: str, with_queue: bool) -> None:  # noqa: FBT001 (click's)
@@ -419,8 +419,8 @@ async def export(shell: Shell, session_id: str, target: str, with_queue: bool) -
 
     exported = await export_to(shell, session_id, target, with_queue=with_queue)
     if target != "-":
-        said = f"exported {session_id} to {target}: {plural(exported.counts.nodes, 'node')}, {size(exported.bytes)}"
-        shell.done(said, exported)
+        what = f"{plural(exported.counts.nodes, 'node')}, {size(exported.bytes)}"
+        shell.done(f"exported {exported.session_id} to {target}: {what}", exported)
 
 
 @command(

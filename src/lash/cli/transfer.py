@@ -15,6 +15,7 @@ from lash.base.file_rights import create_copy, name_copy, partial_name
 from lash.cli import exits
 from lash.cli.bar import Bar, drawn
 from lash.cli.exits import CommandFailed, OutputClosed
+from lash.cli.ids import SESSION
 from lash.cli.url import is_postgres, sqlite_path
 from lash.connect.open import open_storage
 from lash.transfer import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 async def export_to(shell: Shell, session_id: str, target: str, *, with_queue: bool) -> Exported:
     """Write a session to a file that does not exist yet, whole or not at all, or to standard output."""
     async with shell.storage() as storage:
+        session_id = await SESSION.resolve(storage, session_id)
         try:
             with _new_file(target, _file_of(shell.url)) as stream, drawn() as bar:
                 return await export_session(

@@ -9,13 +9,15 @@ import click
 from lash.cli import exits, pages
 from lash.cli.command import Group, command, json_argument, limited
 from lash.cli.exits import CommandFailed
-from lash.cli.owner import owner_of, owner_text
+from lash.cli.ids import SESSION, TRIGGER
+from lash.cli.owner import find_owner, owner_text
 from lash.cli.shell import Shell
 from lash.cli.table import Column
 from lash.cli.text import age, plural
 
 if TYPE_CHECKING:
-    from lash.model.trigger.trigger import EmitReport, TriggerDelivery, TriggerSubscription
+    from lash.model.trigger.trigger import EmitReport, TriggerDelivery, TriggerFilter, TriggerSubscription
+    from lash.stores.storage import Storage
 
 _COLUMNS: Final = (
     Column("KEY"),
@@ -32,7 +34,9 @@ _DELIVERY_COLUMNS: Final = (
     Column("PROCESS"),
     Column("REASON", stretch=True),
 )
-_SESSION_OPTION: Final = click.option("--session", "session_id", metavar="SESSION", help="The trigger of this session.")
+_SESSION_OPTION: Final = click.option(
+    "--session", "session_id", metavar="SESSION", type=SESSION, help="The trigger of this session."
+)
 
 
 @click.group(cls=Group)
@@ -54,19 +58,28 @@ async def list_triggers(
     """List trigger subscriptions, the newest first."""
     from lash.model.trigger.trigger import TriggerFilter
 
-    wanted = TriggerFilter(session_id=session_id, source_type=source_type)
     damaged: list[str] = []
     async with shell.storage() as storage:
-
-        async def fetch(count: int, cursor: str | None) -> tuple[tuple[TriggerSubscription, ...], str | None]:
-            page = await storage.triggers.list(wanted, limit=count, cursor=cursor)
-            damaged.extend(page.damaged)
-            return page.subscriptions, page.next_cursor
-
+        owner = await SESSION.match_given(storage, session_id)
+        fetch = trigger_pages(storage, TriggerFilter(session_id=owner, source_type=source_type), damaged)
         found = await pages.first(fetch, shell, limit, everything=everything)
     shell.table(_COLUMNS, found, _row, nothing="no triggers", name=lambda each: each.key)
     if damaged:
         raise CommandFailed(exits.ERROR, f"{plural(len(damaged), 'trigger')} cannot be read: {', '.join(damaged)}")
+
+
+def trigger_pages(
+    storage: Storage, wanted: TriggerFilter, damaged: list[str] | None = None
+) -> pages.Fetch[TriggerSubscription]:
+    """Return pages of triggers; the ids of those that cannot be read are added to ``damaged``."""
+
+    async def fetch(limit: int, cursor: str | None) -> tuple[tuple[TriggerSubscription, ...], str | None]:
+        page = await storage.triggers.list(wanted, limit=limit, cursor=cursor)
+        if damaged is not None:
+            damaged.extend(page.damaged)
+        return page.subscriptions, page.next_cursor
+
+    return fetch
 
 
 def _row(subscription: TriggerSubscription) -> tuple[str, ...]:
@@ -138,7 +151,7 @@ def _delivery_row(delivery: TriggerDelivery) -> tuple[str, ...]:
 
 
 @command("enable", "lash triggers enable on-paid", group=triggers)
-@click.argument("key", metavar="KEY")
+@click.argument("key", metavar="KEY", type=TRIGGER)
 @_SESSION_OPTION
 async def enable(shell: Shell, key: str, session_id: str | None) -> None:
     """Enable a trigger: occurrences start processes again."""
@@ -146,7 +159,7 @@ async def enable(shell: Shell, key: str, session_id: str | None) -> None:
 
 
 @command("disable", "lash triggers disable on-paid", group=triggers)
-@click.argument("key", metavar="KEY")
+@click.argument("key", metavar="KEY", type=TRIGGER)
 @_SESSION_OPTION
 async def disable(shell: Shell, key: str, session_id: str | None) -> None:
     """Disable a trigger: occurrences start nothing; running processes go on."""
@@ -154,11 +167,16 @@ async def disable(shell: Shell, key: str, session_id: str | None) -> None:
 
 
 async def _switch(shell: Shell, key: str, session_id: str | None, *, on: bool) -> None:
-    owner = owner_of(session_id)
     async with shell.storage() as storage:
-        known = await storage.triggers.get(owner, key)
-        if known is None:
-            raise CommandFailed(exits.NOT_FOUND, f"{owner_text(owner)} has no trigger {key!r}")
+        known = await _found(storage, key, session_id)
         change = storage.triggers.enable if on else storage.triggers.disable
-        changed = await change(owner, key, revision=known.revision)
-    shell.done(f"{key} is {'enabled' if on else 'disabled'}", changed)
+        changed = await change(known.owner, known.key, revision=known.revision)
+    shell.done(f"{known.key} is {'enabled' if on else 'disabled'}", changed)
+
+
+async def _found(storage: Storage, key: str, session_id: str | None) -> TriggerSubscription:
+    owner, key = await find_owner(storage, TRIGGER, key, session_id)
+    known = await storage.triggers.get(owner, key)
+    if known is None:
+        raise CommandFailed(exits.NOT_FOUND, f"{owner_text(owner)} has no trigger {key!r}; see lash triggers ls")
+    return known

@@ -10,6 +10,7 @@ import click
 
 from lash.cli import pages
 from lash.cli.command import command, limited
+from lash.cli.ids import SESSION
 from lash.cli.prune import age_option
 from lash.cli.shell import Shell
 from lash.cli.table import Column
@@ -57,7 +58,7 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
     help="Only commits from then on: 7d means 7 days ago; or 2026-11-16.",
 )
 @click.option("--until", "until_ms", callback=_moment, metavar="WHEN", help="Only commits before then.")
-@click.option("--session", "session_id", help="Only this session.")
+@click.option("--session", "session_id", metavar="SESSION", type=SESSION, help="Only this session.")
 @click.option("--agent", help="Only this agent.")
 @click.option("--model", help="Only this model.")
 @limited
@@ -77,7 +78,7 @@ async def usage(
     Days are those of UTC. Tokens from before lash stored the time have no day.
     """
 
-    def sums(storage: Storage) -> pages.Fetch[UsageSum]:
+    def sums(storage: Storage, session_id: str | None) -> pages.Fetch[UsageSum]:
         async def fetch(size: int, cursor: str | None) -> tuple[tuple[UsageSum, ...], str | None]:
             page = await storage.usage.sum(
                 by,
@@ -94,7 +95,8 @@ async def usage(
         return fetch
 
     async with shell.storage() as storage:
-        found = await pages.first(sums(storage), shell, limit, everything=everything)
+        fetch = sums(storage, await SESSION.match_given(storage, session_id))
+        found = await pages.first(fetch, shell, limit, everything=everything)
     columns = [Column(group.upper()) for group in by] + [Column(name, right=True) for name in _COUNTERS]
     shell.table(tuple(columns), found, lambda each: _row(each, by), nothing="no tokens")
 

@@ -11,6 +11,7 @@ import click
 from lash.cli import exits, pages
 from lash.cli.command import Group, command, json_argument, limited
 from lash.cli.exits import CommandFailed
+from lash.cli.ids import PROCESS, WAIT
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.table import Column
@@ -31,7 +32,9 @@ _COLUMNS: Final = (
 
 
 _ID: Final = re.compile("[0-9a-f]{64}")
-"""The id of a wait; a signed key is longer and has two dots."""
+_BEGINNING: Final = re.compile("[0-9a-f]{1,64}")
+"""The id of a wait, or its beginning; a signed key has two dots."""
+_UNKNOWN: Final = "unknown or revoked wait; see lash waits ls"
 
 
 @click.group(cls=Group)
@@ -40,14 +43,14 @@ def waits() -> None:
 
 
 @command("ls", "lash waits ls", "lash waits ls --process research-7 --json", group=waits, names=True)
-@click.option("--process", "process_id", metavar="PROCESS", help="Only waits of this process.")
+@click.option("--process", "process_id", metavar="PROCESS", type=PROCESS, help="Only waits of this process.")
 @limited
 async def list_waits(shell: Shell, process_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001
     """List open waits."""
     from lash.model.effect import ProcessScope
 
-    scope = None if process_id is None else ProcessScope(process_id=process_id)
     async with shell.storage() as storage:
+        scope = None if process_id is None else ProcessScope(process_id=await PROCESS.match(storage, process_id))
         found = await pages.first(_pages(storage, scope), shell, limit, everything=everything)
     shell.table(_COLUMNS, found, _row, nothing="no open waits", name=lambda each: each.key_id)
 
@@ -85,7 +88,7 @@ def _identity(identity: WaitIdentity) -> str:
     "echo $OTHER_KEY | lash waits resolve -",
     group=waits,
 )
-@click.argument("wait", metavar="WAIT")
+@click.argument("wait", metavar="WAIT", type=WAIT)
 @click.argument("value", metavar="[JSON]", default="null")
 async def resolve(shell: Shell, wait: str, value: str) -> None:
     """Resolve a wait, by its id from `lash waits ls` or by its signed key; the first resolution wins.
@@ -106,7 +109,7 @@ async def resolve(shell: Shell, wait: str, value: str) -> None:
     "lash waits reject $OTHER_WAIT --code refused --message 'too expensive'",
     group=waits,
 )
-@click.argument("wait", metavar="WAIT")
+@click.argument("wait", metavar="WAIT", type=WAIT)
 @click.option("--code", default="rejected", show_default=True, help="The code of the error.")
 @click.option("--message", default="", help="The message of the error.")
 async def reject(shell: Shell, wait: str, code: str, message: str) -> None:
@@ -124,11 +127,13 @@ async def _settle(shell: Shell, wait: str, resolution: Resolution, done: str) ->
     from lash.model.wait import AlreadyResolved, UnknownOrRevoked
 
     async with shell.storage() as storage:
-        by_id = _ID.fullmatch(wait) is not None
-        settle = storage.waits.resolve_id if by_id else storage.waits.resolve
-        answer = await settle(wait, resolution)
+        name = await WAIT.match(storage, wait) if _BEGINNING.fullmatch(wait) else wait
+        if _BEGINNING.fullmatch(name) and not _ID.fullmatch(name):
+            raise CommandFailed(exits.NOT_FOUND, _UNKNOWN)
+        settle = storage.waits.resolve_id if _ID.fullmatch(name) else storage.waits.resolve
+        answer = await settle(name, resolution)
     if isinstance(answer, UnknownOrRevoked):
-        raise CommandFailed(exits.NOT_FOUND, "unknown or revoked wait; see lash waits ls")
+        raise CommandFailed(exits.NOT_FOUND, _UNKNOWN)
     if isinstance(answer, AlreadyResolved):
         if shell.json:
             shell.value(answer)
