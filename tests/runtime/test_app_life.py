@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -33,6 +34,9 @@ async def hello(turn: lash.Turn) -> str:
 
 async def double(ctx: lash.Context, number: int) -> int:
     return 2 * number
+
+
+async def report(ctx: lash.Context) -> None: ...
 
 
 _USES: list[Callable[[lash.App], object]] = [
@@ -120,8 +124,10 @@ async def test_one_name_is_one_definition(backend_url: str) -> None:
 
 
 def _cell(source: str, **names: object) -> None:
-    """Execute a notebook cell: module-level code of ``__main__``."""
-    exec(source, {"__name__": "__main__", "lash": lash, **names})
+    """Execute a notebook cell: module-level code of ``__main__``, each statement compiled as IPython does."""
+    space = {"__name__": "__main__", "lash": lash, **names}
+    for statement in ast.parse(source).body:
+        exec(compile(ast.Module([statement], []), f"<cell {hash(source)}>", "exec"), space)
 
 
 async def test_a_cell_that_is_run_again_replaces_its_definitions(backend_url: str) -> None:
@@ -140,6 +146,47 @@ async def count(ctx):
         for word in ("hello", "welcome"):
             _cell(source.replace("WORD", word), app=app)
             assert await app.session(word, agent="greeter").ask("you", timeout_s=30) == f"{word} you"
+
+
+async def test_a_cell_that_is_run_again_replaces_its_triggers(backend_url: str) -> None:
+    """A changed cron line, and a changed subscription, take the place of the earlier ones, also while the app runs."""
+    app = lash.App(backend_url, worker=False)
+    app.process(double)
+    cell = 'app.cron("LINE", double, inputs={"number": 1})\napp.on("asked", double, inputs={"number": lash.EVENT})'
+    _cell(cell.replace("LINE", "0 5 * * *"), app=app, double=app.find_process("double"))
+    _cell(cell.replace("LINE", "0 6 * * *"), app=app, double=app.find_process("double"))
+    async with app:
+        changed = cell.replace("LINE", "0 7 * * *").replace("lash.EVENT", "7")
+        for _ in range(2):
+            _cell(changed, app=app, double=app.find_process("double"))
+        report = await app.emit("asked", 1, key="k")
+        schedule = await app.storage.schedules.get(lash.model.HOST, "cron:double")
+        assert schedule is not None
+        assert schedule.definition.cron == "0 7 * * *"
+        trigger = await app.storage.triggers.get(lash.model.HOST, "asked:double")
+        assert trigger is not None
+        assert trigger.definition.input_template == {"number": lash.model.FixedInput(value=7)}
+        assert len(report.deliveries) == 1
+
+
+def test_a_second_trigger_under_a_key_is_refused() -> None:
+    """Two lines of one cell, a loop, a function that is called twice, and another module declare something twice."""
+    app, router = lash.App("sqlite://"), lash.Router()
+    digest = app.process(report)
+    names = {"app": app, "digest": digest, "router": router}
+    for source in (
+        'app.cron("0 7 * * *", digest, key="KEY")\napp.cron("0 8 * * *", digest, key="KEY")',
+        'for hour in (7, 8):\n    app.cron(f"0 {hour} * * *", digest, key="KEY")',
+        'def f(hour):\n    app.cron(f"0 {hour} * * *", digest, key="KEY")\nf(7)\nf(8)',
+    ):
+        with pytest.raises(lash.ConfigError, match="is declared twice; give one of them another key"):
+            _cell(source.replace("KEY", source), **names)
+    _cell('app.cron("0 7 * * *", digest)', **names)
+    with pytest.raises(lash.ConfigError, match="is declared twice"):
+        app.cron("0 8 * * *", digest)
+    # A router carries the place of its declarations.
+    for hour in (8, 9):
+        _cell(f'router.cron("0 {hour} * * *", digest)\napp.include(router)', **names)
 
 
 def test_functions_that_only_share_their_name_are_refused() -> None:

@@ -17,6 +17,7 @@ from lash.model.trigger.trigger import EventPointer, FixedInput, InputBinding, T
 from lash.plan.trigger.schedule import check_schedule
 from lash.runtime.core import engine_input, environment_ref, identity
 from lash.runtime.definition import ProcessDefinition
+from lash.runtime.place import Place, declaring_place, is_run_again
 from lash.runtime.steps.values import parameter_types, to_json
 from lash.stores.storage import Storage
 
@@ -37,6 +38,7 @@ class DeclaredTrigger(NamedTuple):
     draft: TriggerDraft
     schedule: ScheduleDraft | None
     has_source_key: bool
+    place: Place | None = None
 
 
 class DeclaredTriggers:
@@ -52,12 +54,15 @@ class DeclaredTriggers:
         return iter(self._declared.values())
 
     def add(self, declared: DeclaredTrigger) -> None:
-        """Declare a subscription; it is registered at the start, or before the next emit if the app is running."""
+        """Declare a subscription; it is registered at the start, or before the next emit if the app is running.
+
+        It takes the place of another one under its key if the code that declared it is run again.
+        """
         known = self._declared.get(declared.draft.key)
-        if known is not None and known != declared:
+        if known is not None and known[:-1] != declared[:-1] and not is_run_again(known.place, declared.place):
             raise ConfigError(f"subscription {declared.draft.key!r} is declared twice; give one of them another key")
         self._declared[declared.draft.key] = declared
-        self._pending.append(declared)
+        self._pending = [each for each in self._pending if each is not known] + [declared]
 
     async def open(self, storage: Storage) -> None:
         self._storage, self._pending = storage, list(self._declared.values())
@@ -78,8 +83,10 @@ class DeclaredTriggers:
         """Register pending declarations; one that an older version of the code declared differently is updated."""
         async with self._registering:
             while self._storage is not None and self._pending:
-                await _register(self._storage, self._pending[0])
-                self._pending.pop(0)
+                declared = self._pending[0]
+                await _register(self._storage, declared)
+                # Another one may have taken its place meanwhile.
+                self._pending = [each for each in self._pending if each is not declared]
 
 
 def event_trigger(
@@ -105,7 +112,7 @@ def event_trigger(
         input_template=_template(process, inputs),
         wake_session_id=wake,
     )
-    return DeclaredTrigger(draft, None, has_source_key=source_key is not None)
+    return DeclaredTrigger(draft, None, source_key is not None, declaring_place())
 
 
 def cron_trigger(
@@ -133,7 +140,7 @@ def cron_trigger(
         check_schedule(schedule)
     except InvalidInput as error:
         raise ConfigError(str(error)) from error
-    return DeclaredTrigger(declared.draft, schedule, has_source_key=True)
+    return declared._replace(schedule=schedule)
 
 
 def _template(process: ProcessDefinition[Any, Any], inputs: Mapping[str, Any] | None) -> dict[str, InputBinding]:
