@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +70,8 @@ def test_ask_start_and_watch(backend_url: str, directory: Path) -> None:
         assert failed.returncode == 1
         assert "no parrot says that" in failed.stderr
         late = run("ask", "chat-2", "hi", "--agent", "nobody", "--timeout", "0.2", url=backend_url)
-        assert (late.returncode, late.stderr.count("\n")) == (5, 1)
+        _check_late(late.stderr, "no reply within 0.2 s", backend_url)
+        assert late.returncode == 5
 
         variables = {"LASH_URL": backend_url}
         started = run("start", "shop", "add", '{"left": 1}', "--id", "a", variables=variables, cwd=directory)
@@ -94,6 +96,32 @@ def test_ask_start_and_watch(backend_url: str, directory: Path) -> None:
             screen.type("\x03")
             assert screen.end() == 130
     assert run("watch", "unknown", url=backend_url).returncode == 3
+
+
+def _check_late(text: str, beginning: str, url: str) -> None:
+    """Check that a message that got no reply is named, and that its key waits for it again."""
+    found = re.fullmatch(
+        rf"lash: {beginning}; message (\w+) stays queued; see lash queue ls chat-2 and lash watch chat-2, "
+        r"or ask the same again with --key (\w+)\n",
+        text,
+    )
+    assert found, text
+    queued = [msgspec.json.decode(line) for line in run("queue", "ls", "--json", url=url).stdout.splitlines()]
+    assert [(each["batch_id"], each["source_key"]) for each in queued] == [found.groups()]
+
+
+def test_ask_without_a_worker(backend_url: str) -> None:
+    """Ctrl-C and the time limit leave the message in the queue, say so, and say that no worker runs."""
+    assert run("init", url=backend_url).returncode == 0
+    with terminal("ask", "chat-2", "hi", "--agent", "parrot", url=backend_url) as screen:
+        screen.read_until("waiting for the reply")
+        screen.type("\x03")
+        assert screen.end() == 130
+    # A terminal shows ^C, and a warning about the missing worker if it is slow.
+    _check_late("lash: interrupted" + screen.text.rpartition("lash: interrupted")[2], "interrupted", backend_url)
+    late = run("ask", "chat-2", "ho", "--timeout", "0", url=backend_url)
+    assert late.returncode == 5
+    assert late.stderr.endswith("; no worker is running: start one with lash worker\n")
 
 
 def test_chat(backend_url: str, directory: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from lash.cli import exits
 from lash.cli.command import command, seconds
+from lash.cli.exits import CommandFailed
 from lash.cli.ids import SESSION
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
@@ -37,17 +40,41 @@ async def ask(
     """Send a message and print the reply. TEXT - reads the message from standard input.
 
     A worker must be running: see `lash worker`. The message stays queued if no reply comes in time (exit code 5),
-    or after Ctrl-C.
+    or after Ctrl-C; what is printed then has its id and says how to see the reply later.
     """
+    import asyncio
+
+    from lash.base.ids import new_id
+    from lash.errors import WaitTimedOut
     from lash.runtime.turns.handle import SessionHandle
 
     message = sys.stdin.read() if text == "-" else text
+    source_key = key or new_id()
     async with shell.storage() as storage:
-        reply = await SessionHandle(storage, session_id, agent=agent).ask(message, key=key, timeout_s=timeout_s)
+        handle = SessionHandle(storage, session_id, agent=agent)
+        sent = await handle.send(message, key=source_key)
+        queued = _still_queued(session_id, sent.batch_id, source_key)
+        if shell.is_terminal:
+            shell.note(f"sent message {sent.batch_id}; waiting for the reply")
+        try:
+            reply = await handle.ask(message, key=source_key, timeout_s=timeout_s)
+        except WaitTimedOut:
+            hint = "" if await storage.workers.list() else "; no worker is running: start one with lash worker"
+            raise CommandFailed(exits.UNAVAILABLE, f"no reply within {timeout_s:g} s; {queued}{hint}") from None
+        except asyncio.CancelledError:
+            shell.note(f"lash: interrupted; {queued}")
+            raise
     if shell.json:
         shell.value({"session_id": session_id, "reply": reply})
     else:
         shell.text(reply)
+
+
+def _still_queued(session_id: str, batch_id: str, key: str) -> str:
+    """Return what becomes of a message whose reply is not awaited any more, and how to see the reply."""
+    session = shlex.quote(session_id)
+    later = f"see lash queue ls {session} and lash watch {session}"
+    return f"message {batch_id} stays queued; {later}, or ask the same again with --key {shlex.quote(key)}"
 
 
 @command("watch", "lash watch chat-1", "lash watch chat-1 --json")
