@@ -49,7 +49,8 @@ def test_removing_asks_unless_told(seeded: Seeded) -> None:
     assert (dry.returncode, dry.stdout) == (0, "would delete support-42: 4 nodes, 1 queued batch\n")
     assert run("sessions", "rm", "support-42", url=seeded.url).returncode == 2
     both = run("sessions", "rm", "support-42", "unknown", "--yes", url=seeded.url)
-    assert (both.returncode, both.stderr) == (3, "lash: session 'unknown' does not exist; nothing was done\n")
+    missing = "lash: session 'unknown' does not exist; see lash sessions ls; nothing was done\n"
+    assert (both.returncode, both.stderr) == (3, missing)
     assert ask(seeded.url, lambda storage: storage.sessions.open("support-42")) is not None
     gone = run("sessions", "rm", "support-42", "--yes", url=seeded.url)
     assert (gone.returncode, gone.stdout) == (0, "deleted support-42\n")

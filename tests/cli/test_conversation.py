@@ -134,7 +134,7 @@ def test_chat(backend_url: str, directory: Path) -> None:
     assert "session chat-" in failed.stderr
     assert "no parrot says that" in failed.stderr
     unknown = run("chat", "shop", "--agent", "owl", variables=variables, cwd=directory)
-    assert unknown.returncode == 1
+    assert unknown.returncode == 3
     assert "unknown agent 'owl'; registered: parrot" in unknown.stderr
 
 

@@ -136,7 +136,7 @@ def test_debug_shows_where_an_error_came_from(seeded: Seeded) -> None:
     ended = run("sessions", "show", "unknown", "--debug", url=seeded.url)
     assert ended.returncode == 3
     assert ended.stderr.startswith("Traceback")
-    assert ended.stderr.splitlines()[-1] == "lash: session 'unknown' does not exist"
+    assert ended.stderr.splitlines()[-1] == "lash: session 'unknown' does not exist; see lash sessions ls"
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:

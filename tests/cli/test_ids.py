@@ -71,7 +71,7 @@ def test_errors_of_ids(seeded: Seeded) -> None:
         ),
         ("sessions show suport-42", 3, "session 'suport-42' does not exist; did you mean 'support-42'?"),
         ("logs rom-job", 3, "unknown process 'rom-job'; did you mean 'room-job'?"),
-        ("logs other", 3, "unknown process 'other'"),
+        ("logs other", 3, "unknown process 'other'; see lash ps -a"),
         ("triggers disable mi --session room-1", 0, ""),
         ("triggers disable mine", 0, ""),
         ("schedules disable daily", 0, ""),
@@ -82,7 +82,7 @@ def test_errors_of_ids(seeded: Seeded) -> None:
         ),
         ("triggers enable nothing", 3, "host has no trigger 'nothing'; see lash triggers ls"),
         ("waits resolve 0", 3, "unknown or revoked wait; see lash waits ls"),
-        ("ps --session gone", 0, "no processes"),
+        ("ps --session gone", 0, "no processes; -a shows ended ones"),
     ):
         ended = run(*arguments.split(), url=url)
         said = ended.stderr.rstrip("\n").removeprefix("lash: ")

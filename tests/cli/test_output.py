@@ -194,7 +194,7 @@ def test_nothing_asked_for_shows_the_help(arguments: tuple[str, ...]) -> None:
 def test_nothing_is_said_beside_the_output(seeded: Seeded) -> None:
     """An empty list leaves standard output empty, so that a script counts no lines."""
     ended = run("ps", "--status", "failed", url=seeded.url)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "no processes\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "no failed processes\n")
 
 
 def test_stored_text_cannot_drive_the_terminal(backend_url: str) -> None:

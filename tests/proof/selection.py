@@ -38,6 +38,7 @@ LONG: Final = (
     "tests/cli/test_conversation.py",
     "tests/cli/test_errors.py",
     "tests/cli/test_file_rights.py",
+    "tests/cli/test_first_steps.py",
     "tests/cli/test_formats.py",
     "tests/cli/test_ids.py",
     "tests/cli/test_output.py",

@@ -45,7 +45,7 @@ async def ask(
     import asyncio
 
     from lash.base.ids import new_id
-    from lash.errors import WaitTimedOut
+    from lash.errors import TurnFailed, WaitTimedOut
     from lash.runtime.turns.handle import SessionHandle
 
     message = sys.stdin.read() if text == "-" else text
@@ -61,6 +61,9 @@ async def ask(
         except WaitTimedOut:
             hint = "" if await storage.workers.list() else "; no worker is running: start one with lash worker"
             raise CommandFailed(exits.UNAVAILABLE, f"no reply within {timeout_s:g} s; {queued}{hint}") from None
+        except TurnFailed as error:
+            rest = f"; see lash queue dead {shlex.quote(session_id)}"
+            raise CommandFailed(exits.ERROR, exits.explain(error)[1] + rest) from error
         except asyncio.CancelledError:
             shell.note(f"lash: interrupted; {queued}")
             raise

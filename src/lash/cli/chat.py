@@ -50,9 +50,10 @@ def chat(shell: Shell, target: str, session_id: str | None, agent: str | None) -
     portal.open()
     try:
         portal.call(app.open)
+        handle = portal.call(app.session, name, agent)
         if session_id is None:
             shell.note(f"session {name}; continue it with: lash chat {target} --session {name}")
-        failed = _Conversation(shell, portal, portal.call(app.session, name, agent)).run()
+        failed = _Conversation(shell, portal, handle).run()
     finally:
         portal.end(app.stop)
     if failed:

@@ -28,6 +28,8 @@ FORMATS: Final = ("table", "json", "name")
 """The formats of the output; the first is the default, and the last is for commands that list things with ids."""
 _SHORT: Final = {"json": "json", "quiet": "name"}
 """Options that are short for a format, by their names."""
+_SYNONYMS: Final = {"list": "ls", "remove": "rm", "delete": "rm", "processes": "ps"}
+"""Names of other tools for a command, which an error translates."""
 LIMIT: Final = 50
 """How many items a list shows by default."""
 
@@ -128,6 +130,17 @@ class Group(Explained, click.Group):
             ctx.exit()
         return super().parse_args(ctx, args)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; a group may be named in the singular, and the error of an unknown name has similar ones."""
+        name = args[0]
+        if f"{name}s" in self._lazy and name not in self._lazy:
+            args = [f"{name}s", *args[1:]]
+        elif not name.startswith("-") and not ctx.resilient_parsing and self.get_command(ctx, name) is None:
+            raise click.UsageError(f"unknown command {name!r}{_similar(name, self.list_commands(ctx))}", ctx)
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
         """Return the names in the order of their declaration."""
         return [*self.commands, *self._lazy]
@@ -140,6 +153,15 @@ class Group(Explained, click.Group):
         found = getattr(importlib.import_module(module), attribute)
         assert isinstance(found, click.Command), target
         return found
+
+
+def _similar(name: str, known: Sequence[str]) -> str:
+    """Return similar names as an addition to an error; empty if there are none."""
+    from difflib import get_close_matches
+
+    meant = _SYNONYMS.get(name, name)
+    found = [each for each in known if each.startswith(meant)] or get_close_matches(meant, known)
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
 def command(

@@ -21,6 +21,7 @@ from lash.errors import (
     SessionDeleted,
     SessionNotFound,
     StoreUnavailable,
+    UnknownDefinition,
     WaitTimedOut,
 )
 
@@ -38,7 +39,7 @@ MEANINGS: Final = {
     OK: "success, also of a dry run",
     ERROR: "failure, a finding of an audit, or a declined confirmation",
     USAGE: "invalid option, argument, URL or value; nothing was done",
-    NOT_FOUND: "unknown session, process, trigger, wait or dead letter",
+    NOT_FOUND: "unknown session, process, agent, trigger, wait, worker, record or dead letter",
     CONFLICT: "another writer was first, or the state has changed: check it and decide again",
     UNAVAILABLE: "the database did not answer in time, or an awaited reply or result did not come; try again later",
     SCHEMA: "no storage, or another schema than this version needs: `lash init`, `lash db migrate`",
@@ -49,7 +50,7 @@ MEANINGS: Final = {
 
 _CODES: Final[tuple[tuple[tuple[type[LashError], ...], int], ...]] = (
     ((ConfigError, InvalidInput, CannotUnseal), USAGE),
-    ((NotFound, SessionDeleted), NOT_FOUND),
+    ((NotFound, SessionDeleted, UnknownDefinition), NOT_FOUND),
     ((Conflict, LeaseLost, ClaimLost, EffectLeaseLost), CONFLICT),
     ((StoreUnavailable, WaitTimedOut), UNAVAILABLE),
     ((SchemaMismatch,), SCHEMA),

@@ -45,8 +45,9 @@ class Noun(Text):
     The option or argument ``session_id`` of the same command says which session a nested noun belongs to.
     """
 
-    def __init__(self, name: str, *, find: Find, check: Check | None = None) -> None:
+    def __init__(self, name: str, *, find: Find, check: Check | None = None, listed_by: str = "") -> None:
         self.name = name
+        self._listed_by = listed_by
         self._find = find
         self._check = check
 
@@ -89,12 +90,12 @@ class Noun(Text):
             raise CommandFailed(error.code, error.line + rest) from error
 
     async def _hint(self, storage: Storage, text: str) -> str:
-        """Return similar ids as an addition to an error; empty if there are none."""
+        """Return similar ids, or the command that lists all, as an addition to an error."""
         from difflib import get_close_matches
 
         compared = await self._find(storage, text[:_BEGINNING], _COMPARED, None)
         close = get_close_matches(text, compared, n=3)
-        return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+        return f"; did you mean {' or '.join(map(repr, close))}?" if close else f"; see {self._listed_by}"
 
     def shell_complete(
         self,
@@ -176,8 +177,8 @@ async def _check_process(storage: Storage, process_id: str) -> object:
     return await storage.events.recent(process_id, 1)
 
 
-SESSION: Final = Noun("session", find=_sessions, check=_check_session)
-PROCESS: Final = Noun("process", find=_processes, check=_check_process)
+SESSION: Final = Noun("session", find=_sessions, check=_check_session, listed_by="lash sessions ls")
+PROCESS: Final = Noun("process", find=_processes, check=_check_process, listed_by="lash ps -a")
 WAIT: Final = Noun("wait", find=_waits)
 WORKER: Final = Noun("worker", find=_workers)
 DEAD_LETTER: Final = Noun("dead letter", find=_dead_letters)

@@ -60,7 +60,9 @@ async def _migrate(shell: Shell, *, dry_run: bool) -> None:
         async with busy("migrate"), shell.storage(migrate=True):
             pass
     said = "would apply" if dry_run else "created the storage with" if new else "applied"
-    text = f"{said} {plural(len(due), 'migration')}: {', '.join(due)}" if due else "the schema is up to date"
+    # A new storage has all of them.
+    listed = "" if new and not dry_run else f": {', '.join(due)}"
+    text = f"{said} {plural(len(due), 'migration')}{listed}" if due else "the schema is up to date"
     fields = {"url": shell.shown_url, "created": new and not dry_run, "migrations": due, "dry_run": dry_run}
     shell.done(f"{shell.shown_url}: {text}", fields)
 
@@ -246,8 +248,8 @@ async def copy(shell: Shell, target: str) -> None:
         shell.value(report)
     else:
         for said, counts in (("copied", report.copied), ("already there", report.skipped)):
-            shell.lines(f"{said}: {count:,} {noun}" for noun, count in counts.items() if count)
-        shell.lines(f"not copied: {count:,} {noun}" for noun, count in report.never_copied.items() if count)
+            shell.lines(f"{said}: {plural(count, noun)}" for noun, count in counts.items() if count)
+        shell.lines(f"not copied: {plural(count, noun)}" for noun, count in report.never_copied.items() if count)
     if not report.is_complete:
         first = report.refused[0]
         raise CommandFailed(exits.CONFLICT, f"{len(report.refused):,} objects were refused; the first: {first}")

@@ -75,7 +75,22 @@ async def ps(
             originator_session_id=await SESSION.match_given(storage, session_id),
         )
         found = await pages.first(process_pages(storage, wanted), shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no processes", value=process_fields, name=lambda each: each.process_id)
+    shell.table(
+        _COLUMNS,
+        found,
+        _row,
+        nothing=_nothing(status, ended=ended),
+        value=process_fields,
+        name=lambda each: each.process_id,
+    )
+
+
+def _nothing(status: str | None, *, ended: bool) -> str:
+    if status is not None:
+        return f"no {status} processes"
+    return (
+        "no processes; start one with: lash start MODULE:APP PROCESS" if ended else "no processes; -a shows ended ones"
+    )
 
 
 def process_pages(storage: Storage, wanted: ProcessFilter) -> pages.Fetch[ProcessRecord]:

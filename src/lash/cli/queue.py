@@ -72,7 +72,14 @@ async def list_queue(
         session_id = await SESSION.match_given(storage, session_id)
         fetch = _all_pages(storage, prefix, state) if session_id is None else _session_pages(storage, session_id, state)
         found = await pages.first(fetch, shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no queued work", value=_fields, name=lambda each: each.batch.batch_id)
+    shell.table(
+        _COLUMNS,
+        found,
+        _row,
+        nothing="no queued work; lash queue dead lists what failed",
+        value=_fields,
+        name=lambda each: each.batch.batch_id,
+    )
 
 
 def _all_pages(storage: Storage, prefix: str | None, state: str | None) -> pages.Fetch[QueuedBatch]:

@@ -68,7 +68,13 @@ async def list_records(
         if collection is None:
             names = await storage.records.collections(session_id=session_id)
             columns = (Column("COLLECTION", stretch=True),)
-            shell.table(columns, names, lambda name: (name,), nothing="no records", name=str)
+            shell.table(
+                columns,
+                names,
+                lambda name: (name,),
+                nothing="no records; a program stores them with storage.records.put(...)",
+                name=str,
+            )
             return
         fetch = _pages(storage, collection, session_id, prefix, fields, reverse=reverse)
         found = await pages.first(fetch, shell, limit, everything=everything)

@@ -47,11 +47,16 @@ def _version(context: click.Context, _parameter: click.Parameter, value: bool) -
 
 
 class _Root(Group):
-    """The root command. ``lash worker drain WORKER`` is short for ``lash workers drain WORKER``."""
+    """The root command.
+
+    ``lash worker drain WORKER`` is short for ``lash workers drain WORKER``, and ``lash help X`` for ``lash X --help``.
+    """
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] == "help":
+            args = [*args[1:], "--help"]
         if args[:2] == ["worker", "drain"] and args[2:]:
             args = ["workers", *args[1:]]
         return super().resolve_command(ctx, args)

@@ -64,7 +64,14 @@ async def list_schedules(shell: Shell, session_id: str | None, limit: int, every
         found = await pages.first(schedule_pages(storage, owner, damaged), shell, limit, everything=everything)
         sources = await _sources(storage) if found else {}
     listed = [_Listed(schedule, _state(schedule, sources)) for schedule in found]
-    shell.table(_COLUMNS, listed, _row, nothing="no schedules", value=_fields, name=lambda each: each.schedule.key)
+    shell.table(
+        _COLUMNS,
+        listed,
+        _row,
+        nothing="no schedules; an application declares them with app.cron(...)",
+        value=_fields,
+        name=lambda each: each.schedule.key,
+    )
     if damaged:
         raise CommandFailed(exits.ERROR, f"{plural(len(damaged), 'schedule')} cannot be read: {', '.join(damaged)}")
 

@@ -93,7 +93,9 @@ async def list_sessions(
     async with shell.storage() as storage:
         fetch = session_pages(storage, fits, order=SessionOrder(order), oldest_first=oldest_first)
         found = await pages.first(fetch, shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no sessions", name=lambda each: each.meta.session_id)
+    begin = "no sessions yet; start one with: lash ask SESSION TEXT --agent NAME"
+    nothing = begin if fits == SessionFilter() else "no sessions match"
+    shell.table(_COLUMNS, found, _row, nothing=nothing, name=lambda each: each.meta.session_id)
 
 
 def session_pages(

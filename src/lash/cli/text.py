@@ -135,5 +135,6 @@ def size(count: int | None) -> str:
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """Return a count with its noun: ``1 session``, ``2 sessions``."""
-    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+    """Return a count with its noun: ``1 session``, ``2 sessions``, ``3 processes``."""
+    ending = "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{count:,} {noun if count == 1 else nouns or noun + ending}"

@@ -63,7 +63,13 @@ async def list_triggers(
         owner = await SESSION.match_given(storage, session_id)
         fetch = trigger_pages(storage, TriggerFilter(session_id=owner, source_type=source_type), damaged)
         found = await pages.first(fetch, shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no triggers", name=lambda each: each.key)
+    shell.table(
+        _COLUMNS,
+        found,
+        _row,
+        nothing="no triggers; an application declares them with app.on(...) or app.cron(...)",
+        name=lambda each: each.key,
+    )
     if damaged:
         raise CommandFailed(exits.ERROR, f"{plural(len(damaged), 'trigger')} cannot be read: {', '.join(damaged)}")
 

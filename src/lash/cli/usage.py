@@ -40,7 +40,12 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
     try:
         at = datetime.fromisoformat(value)
     except ValueError:
-        return time.time_ns() // 1_000_000 - age_option(context, parameter, value)
+        try:
+            return time.time_ns() // 1_000_000 - age_option(context, parameter, value)
+        except click.BadParameter:
+            raise click.BadParameter(
+                f"expected an age such as 7d or a date such as 2026-11-16, got {value!r}"
+            ) from None
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 

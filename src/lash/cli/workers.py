@@ -56,7 +56,14 @@ async def list_workers(shell: Shell) -> None:
         listed = await storage.workers.list()
         held = await storage.workers.holding([each.worker_id for each in listed], limit=_HELD)
     found = [_Listed(each, held[each.worker_id]) for each in listed]
-    shell.table(_COLUMNS, found, _row, nothing="no workers", value=_value, name=lambda each: each.worker.worker_id)
+    shell.table(
+        _COLUMNS,
+        found,
+        _row,
+        nothing="no workers; start one with: lash worker MODULE:APP",
+        value=_value,
+        name=lambda each: each.worker.worker_id,
+    )
 
 
 @command("drain", "lash workers drain worker-1", group=workers)
