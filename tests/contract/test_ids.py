@@ -1,4 +1,4 @@
-"""The contract of lists of ids: those that begin with a text, in the order of their characters, in one statement."""
+"""The contract of lists of ids that begin with a text: in the order of their characters, in one statement."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import lash
+from lash.model.process.process import HOST
 from lash.runtime.hooks import Attributes
 from tests.runtime.worker_kit import until
 
@@ -160,10 +161,10 @@ async def test_a_cell_that_is_run_again_replaces_its_triggers(backend_url: str) 
         for _ in range(2):
             _cell(changed, app=app, double=app.find_process("double"))
         report = await app.emit("asked", 1, key="k")
-        schedule = await app.storage.schedules.get(lash.model.HOST, "cron:double")
+        schedule = await app.storage.schedules.get(HOST, "cron:double")
         assert schedule is not None
         assert schedule.definition.cron == "0 7 * * *"
-        trigger = await app.storage.triggers.get(lash.model.HOST, "asked:double")
+        trigger = await app.storage.triggers.get(HOST, "asked:double")
         assert trigger is not None
         assert trigger.definition.input_template == {"number": lash.model.FixedInput(value=7)}
         assert len(report.deliveries) == 1

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lash.cli.shell import Shell
 
 VARIABLE: Final = "_LASH_COMPLETE"
-"""Tells the command which shell wants completions."""
+"""The variable that names the shell which wants completions."""
 _BASH: Final = """\
 %(complete_func)s() {
     local IFS=$'\\n' line kind value
@@ -45,6 +45,9 @@ class Bash(BashComplete):
         """Return the words before the cursor, and the one that is completed."""
         from click.shell_completion import split_arg_string
 
+        if "COMP_LINE" not in os.environ:
+            # A script of an earlier version.
+            return super().get_completion_args()
         line = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])]
         words = split_arg_string(line)
         if not words or line[-1:].isspace():

@@ -26,7 +26,7 @@ _SHOWN: Final = 5
 _COMPARED: Final = 100
 """How many ids an unknown one is compared with."""
 _BEGINNING: Final = 2
-"""How many characters an unknown id has in common with those that it is compared with."""
+"""How many characters an unknown id has in common with the ids that it is compared with."""
 _COMPLETED: Final = 100
 """How many ids a shell offers."""
 

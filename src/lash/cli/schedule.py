@@ -79,7 +79,7 @@ async def list_schedules(shell: Shell, session_id: str | None, limit: int, every
 def schedule_pages(
     storage: Storage, owner: TriggerOwner | None, damaged: list[str] | None = None
 ) -> pages.Fetch[Schedule]:
-    """Return pages of schedules; the keys of those that cannot be read are added to ``damaged``."""
+    """Return pages of schedules; keys of unreadable ones are added to ``damaged``."""
 
     async def fetch(limit: int, cursor: str | None) -> tuple[tuple[Schedule, ...], str | None]:
         page = await storage.schedules.list(owner, limit=limit, cursor=cursor)

@@ -77,7 +77,7 @@ async def list_triggers(
 def trigger_pages(
     storage: Storage, wanted: TriggerFilter, damaged: list[str] | None = None
 ) -> pages.Fetch[TriggerSubscription]:
-    """Return pages of triggers; the ids of those that cannot be read are added to ``damaged``."""
+    """Return pages of triggers; ids of unreadable ones are added to ``damaged``."""
 
     async def fetch(limit: int, cursor: str | None) -> tuple[tuple[TriggerSubscription, ...], str | None]:
         page = await storage.triggers.list(wanted, limit=limit, cursor=cursor)

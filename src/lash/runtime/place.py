@@ -1,4 +1,4 @@
-"""Where an application declares something: it tells a notebook cell that is run again from a second declaration."""
+"""Where an application declares something, to recognise a notebook cell that is run again."""
 
 from __future__ import annotations
 
