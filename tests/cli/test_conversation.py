@@ -118,7 +118,8 @@ def test_ask_without_a_worker(backend_url: str) -> None:
         screen.type("\x03")
         assert screen.end() == 130
     # A terminal shows ^C, and a warning about the missing worker if it is slow.
-    _check_late("lash: interrupted" + screen.text.rpartition("lash: interrupted")[2], "interrupted", backend_url)
+    shown = "lash: interrupted" + screen.text.rpartition("lash: interrupted")[2].rstrip()
+    _check_late(f"{shown}\n", "interrupted", backend_url)
     late = run("ask", "chat-2", "ho", "--timeout", "0", url=backend_url)
     assert late.returncode == 5
     assert late.stderr.endswith("; no worker is running: start one with lash worker\n")

@@ -175,13 +175,15 @@ def test_a_second_trigger_under_a_key_is_refused() -> None:
     app, router = lash.App("sqlite://"), lash.Router()
     digest = app.process(report)
     names = {"app": app, "digest": digest, "router": router}
-    for source in (
-        'app.cron("0 7 * * *", digest, key="KEY")\napp.cron("0 8 * * *", digest, key="KEY")',
-        'for hour in (7, 8):\n    app.cron(f"0 {hour} * * *", digest, key="KEY")',
-        'def f(hour):\n    app.cron(f"0 {hour} * * *", digest, key="KEY")\nf(7)\nf(8)',
+    for key, source in enumerate(
+        (
+            'app.cron("0 7 * * *", digest, key="KEY")\napp.cron("0 8 * * *", digest, key="KEY")',
+            'for hour in (7, 8):\n    app.cron(f"0 {hour} * * *", digest, key="KEY")',
+            'def f(hour):\n    app.cron(f"0 {hour} * * *", digest, key="KEY")\nf(7)\nf(8)',
+        )
     ):
         with pytest.raises(lash.ConfigError, match="is declared twice; give one of them another key"):
-            _cell(source.replace("KEY", source), **names)
+            _cell(source.replace("KEY", str(key)), **names)
     _cell('app.cron("0 7 * * *", digest)', **names)
     with pytest.raises(lash.ConfigError, match="is declared twice"):
         app.cron("0 8 * * *", digest)
