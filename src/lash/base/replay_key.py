@@ -26,6 +26,14 @@ def replay_key(*parts: str | int) -> str:
     return check_identifier("replay_key", whole)
 
 
+def derived_id(owner: str, *parts: str) -> str:
+    """Return an id below the owner's id, which it begins with; unique if no part has a colon."""
+    whole = ":".join((owner, *parts))
+    if len(whole) > MAX_IDENTIFIER_LENGTH:
+        whole = f"{whole[:_READABLE]}~{content_hash(whole.encode())}"
+    return check_identifier("id", whole)
+
+
 def _escaped(part: str | int) -> str:
     text = str(check_integer("part", part)) if not isinstance(part, str) else check_text("part", part)
     return text.replace("%", "%25").replace(":", "%3A").replace("~", "%7E")

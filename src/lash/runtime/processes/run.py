@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from lash.base.replay_key import replay_key
+from lash.base.replay_key import derived_id, replay_key
 from lash.errors import EventConflict, InvalidInput, LeaseLost, ProcessTerminal, UnknownDefinition
 from lash.model.causal import ProcessCause
 from lash.model.effect import ProcessScope
@@ -162,14 +162,20 @@ class ProcessRun:
     async def start_child(
         self, key: str, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> str:
-        """Register a child under an id that is the same in every run."""
+        """Register a child under an id that is the same in every run, and return the id."""
+        child_id, known = derived_id(self.process_id, key), None
+        if self._has_effects and child_id != (former := replay_key(self.process_id, key)):
+            # Earlier versions escaped the id of this process; one of them may have registered the child.
+            known = await self.storage.processes.get(former)
+        if known is not None:
+            return known.process_id
         provenance = Provenance(
             originator=self.record.registration.provenance.originator,
             caused_by=ProcessCause(process_id=self.process_id),
         )
         registration = self._core.registration(
             process,
-            replay_key(self.process_id, key),
+            child_id,
             args,
             kwargs,
             provenance=provenance,

@@ -99,6 +99,11 @@ class TurnRun:
         self._lost = False
 
     @property
+    def may_have_run(self) -> bool:
+        """Whether an earlier run of the turn may have started something."""
+        return self.attempt > 1 or self.parking.may_have_waited
+
+    @property
     def batches(self) -> tuple[Batch, ...]:
         return self._inbox.batches
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 import msgspec
 
 from lash.base.limits import check_text
-from lash.base.replay_key import replay_key
+from lash.base.replay_key import derived_id, replay_key
 from lash.errors import InvalidInput
 from lash.model.attachment import AttachmentOwner, OwnerKind
 from lash.model.causal import TurnCause
@@ -199,7 +199,8 @@ class Turn(Waits):
 
     def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ProcessHandle[R]]:
         """Start a process once; its wakes come to this session. Waiting for its result parks the turn."""
-        return self._start(self._journal.name(f"start:{process.name}"), process, args, kwargs)
+        name = f"start.{process.name}"
+        return self._start(self._journal.name(name), name, process, args, kwargs)
 
     async def child(self, session_id: str, *, agent: Any = None) -> SessionHandle:  # noqa: ANN401 (any agent)
         """Create a session that belongs to this one, or return it.
@@ -312,13 +313,13 @@ class Turn(Waits):
         self._draft.records.add(change, of_storage=of_storage)
 
     async def _start(
-        self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, key: str, name: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ProcessHandle[R]:
         self._journal.check_running()
         scope = AgentScope(session_id=self.session_id)
         registration = self._core.registration(
             process,
-            replay_key(self.session_id, self.turn_id, key),
+            await self._process_id(key, name, process.name),
             args,
             kwargs,
             provenance=Provenance(originator=SessionOriginator(scope=scope), caused_by=self._cause()),
@@ -329,6 +330,16 @@ class Turn(Waits):
         await bridge("starting a process", storage.processes.register, registration)
         await bridge("granting a process", storage.grants.grant, grant)
         return TurnProcess(self._core.storage, registration.process_id, process, asking=self._asking)
+
+    async def _process_id(self, key: str, name: str, process: str) -> str:
+        """Return the id of a process that the turn starts, the same in every run."""
+        if self._run.may_have_run:
+            # Earlier versions escaped its parts; one of them may have registered the process.
+            head, _, number = key.rpartition(replay_key(name))
+            former = replay_key(self.session_id, self.turn_id, f"{head}{replay_key(f'start:{process}')}{number}")
+            if await self._run.lease.bridge("a process", self._core.storage.processes.get, former) is not None:
+                return former
+        return derived_id(self.session_id, self.turn_id.removeprefix("turn:"), key)
 
     def _cause(self) -> TurnCause:
         return TurnCause(session_id=self.session_id, turn_id=self.turn_id)
