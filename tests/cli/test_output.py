@@ -126,13 +126,52 @@ def test_lists_have_a_heading_and_whole_values(
 
 
 def test_logs_are_shown_in_order_from_where_one_asks(seeded: Seeded) -> None:
-    """Events have a time, a number, a type and a payload; --after, --tail and --type filter them."""
+    """Events have a time, a number, a type and a payload, steps a dash; --after, --tail and --type filter them."""
     lines = output("logs", "research-7", url=seeded.url).splitlines()
-    assert [line.split()[1:3] for line in lines] == [["1", "note"], ["2", "process.started"]]
+    assert [line.split()[1:3] for line in lines] == [["1", "note"], ["2", "process.started"], ["-", "step"]]
+    assert lines[1].endswith('  {"owner":"worker"}')
+    assert lines[2].endswith('  completed  ["a","b"]')
     assert lines[0].endswith('  {"found":3}')
     for chosen in (("--after", "1"), ("--tail", "1"), ("--type", "process.started")):
         assert [each["sequence"] for each in values("logs", "research-7", *chosen, url=seeded.url)] == [2]
     assert output("logs", "research-7", "--tail", "0", url=seeded.url) == ""
+
+
+async def _work(url: str) -> None:
+    """Leave a process in its second run, which waits, and a turn that has called a tool."""
+    app = lash.App(url, worker=False)
+
+    async def pay() -> int:
+        return 5
+
+    @app.process
+    async def job(ctx: lash.Context, run: int) -> None:
+        if run == 1:
+            await ctx.continue_as_new(2)
+        await ctx.options(once=True).step(pay)
+        await ctx.sleep(days=2)
+
+    @app.agent
+    async def clerk(turn: lash.Turn) -> str:
+        turn.add_tool_call("c1", "search", {"order": 7}, "found it")
+        return "done"
+
+    async with app:
+        await app.starting(process_id="job-1").start(job, 1)
+        await app.session("s", agent=clerk).send("hello")
+        await app.drain()
+
+
+def test_steps_runs_and_tools_are_named(backend_url: str) -> None:
+    """``logs`` has the steps of the run with their outcomes, ``ps`` the number of the run, ``tree`` the tools."""
+    asyncio.run(_work(backend_url))
+    log = output("logs", "job-1", url=backend_url).splitlines()
+    assert any(re.search(r"  process\.continued  \{.*\"run\":2", line) for line in log)
+    assert any(re.search(r"  -  step 2/pay#1  completed  took [\d.e-]+ s  5$", line) for line in log)
+    assert any(re.search(r"  -  sleep 2/sleep#1  running  until 2\d{3}-", line) for line in log)
+    assert "job (run 2)" in output("ps", url=backend_url)
+    tree = output("sessions", "tree", "s", url=backend_url)
+    assert 'search {"order":7} search found it' in tree
 
 
 async def _fail(url: str) -> None:

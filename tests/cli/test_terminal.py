@@ -113,10 +113,10 @@ def test_following_shows_what_is_appended_until_the_end(seeded: Seeded) -> None:
 def test_ctrl_c_ends_following_quietly(seeded: Seeded) -> None:
     """Ctrl-C ends with 130 and prints nothing more."""
     with terminal("logs", "-f", "research-7", url=seeded.url) as screen:
-        screen.read_until("process.started")
+        screen.read_until('["a","b"]')
         screen.type("\x03")
         assert screen.end() == 130
-        said = screen.text[screen.text.index("process.started") :].split("\n", 1)[1]
+        said = screen.text[screen.text.index('["a","b"]') :].split("\n", 1)[1]
     assert said.replace("^C", "").strip() == ""
 
 

@@ -96,7 +96,7 @@ def _row(record: EffectRecord) -> tuple[str, ...]:
         status_of(record),
         age(record.updated_at_ms),
         age(record.due_at_ms) if _is_asleep(record) else "-",
-        _outcome(record),
+        outcome_of(record),
     )
 
 
@@ -114,7 +114,8 @@ def _is_asleep(record: EffectRecord) -> bool:
     return isinstance(record.envelope.command, Sleep) and not is_due
 
 
-def _outcome(record: EffectRecord) -> str:
+def outcome_of(record: EffectRecord) -> str:
+    """Return the result or the error of an effect; nothing while it runs."""
     if status_of(record) == "running":
         return ""
     error = record.error

@@ -11,6 +11,7 @@ from lash.cli.command import command, json_argument
 from lash.cli.ids import PROCESS
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
+from lash.cli.step import StepLines
 from lash.cli.text import moment
 
 if TYPE_CHECKING:
@@ -37,17 +38,26 @@ async def logs(
     tail: int | None,
     event_type: str | None,
 ) -> None:
-    """Show the events of a process: when, number, type and payload."""
+    """Show the events of a process, and the steps of its run between them: when, number, type and payload.
+
+    A step has a dash instead of a number, its key, how it ended, and its result. Steps of earlier runs are deleted when
+    the process continues as new. JSON has only the events; the steps are those of `lash effects ls`.
+    """
     async with shell.storage() as storage:
         process_id = await PROCESS.resolve(storage, process_id)
         if tail is not None:
             (last,) = (await storage.events.last_sequences([process_id])).values() or (0,)
             after = max(after, last - tail)
+        steps = StepLines(storage, process_id, await _moment_of(storage, process_id, after))
+        shows_steps = event_type is None and not shell.json
+        if tail == 0:
+            await steps.new()
         # Listen before the first read, so that no event is missed between two reads.
         with storage.hints.listen() as hints:
             while True:
                 ended = await _has_ended(storage, process_id)
-                after = await _show_after(shell, storage, process_id, after, event_type)
+                found = await steps.new() if shows_steps else []
+                after = await _show_after(shell, storage, process_id, after, event_type, found)
                 if not follow or ended:
                     return
                 await hints.wait(_LOOK_EVERY_S)
@@ -59,24 +69,43 @@ async def _has_ended(storage: Storage, process_id: str) -> bool:
     return record is None or record.is_terminal
 
 
-async def _show_after(shell: Shell, storage: Storage, process_id: str, after: int, event_type: str | None) -> int:
-    """Show the events after a number, and return the number of the last one."""
+async def _moment_of(storage: Storage, process_id: str, sequence: int) -> int:
+    """Return when an event happened; 0 if there is none of the number."""
+    found = await storage.events.after(process_id, sequence - 1, limit=1) if sequence > 0 else ()
+    return found[0].occurred_at_ms if found else 0
+
+
+async def _show_after(
+    shell: Shell, storage: Storage, process_id: str, after: int, event_type: str | None, steps: list[tuple[int, str]]
+) -> int:
+    """Show the events after a number with the steps between them, and return the number of the last one."""
     while True:
         found = await storage.events.after(process_id, after, limit=_PAGE)
         shown = [event for event in found if event_type in (None, event.event_type)]
+        is_last = len(found) < _PAGE
         if shell.json:
             shell.values(shown)
         else:
-            shell.lines(line for event in shown for line in _lines(event))
+            shell.lines(_merged(shown, steps, is_last=is_last))
         after = found[-1].sequence if found else after
-        if len(found) < _PAGE:
+        if is_last:
             return after
+
+
+def _merged(events: list[ProcessEvent], steps: list[tuple[int, str]], *, is_last: bool) -> Iterator[str]:
+    """Yield the lines of events, and before each the steps that were recorded before it; all others at the end."""
+    for event in events:
+        while steps and steps[0][0] < event.occurred_at_ms:
+            yield steps.pop(0)[1]
+        yield from _lines(event)
+    while is_last and steps:
+        yield steps.pop(0)[1]
 
 
 def _lines(event: ProcessEvent) -> Iterator[str]:
     """Yield an event as a line; the traceback of a failed attempt follows it, indented."""
     from lash.model.failure import traceback_in
-    from lash.model.process.event import ATTEMPT_FAILED, FAILED
+    from lash.model.process.event import ATTEMPT_FAILED, FAILED, STARTED
 
     payload, trace = event.payload, None
     if event.event_type == ATTEMPT_FAILED and isinstance(payload, dict):
@@ -85,6 +114,9 @@ def _lines(event: ProcessEvent) -> Iterator[str]:
     elif event.event_type == FAILED and isinstance(payload, dict) and isinstance(payload.get("outcome"), dict):
         # The traceback of the last attempt is shown with that attempt.
         payload = {**payload, "outcome": {**payload["outcome"], "raw": None}}
+    elif event.event_type == STARTED and isinstance(payload, dict) and isinstance(payload.get("owner"), dict):
+        # The proof of life of the owner is for other workers; JSON has it.
+        payload = {"owner": payload["owner"].get("owner_id")}
     shown = "" if payload is None else f"  {json_line(payload)}"
     yield f"{moment(event.occurred_at_ms)}  {event.sequence:>4}  {event.event_type}{shown}"
     for line in (trace or "").splitlines():

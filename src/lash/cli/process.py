@@ -109,10 +109,9 @@ def process_fields(record: ProcessRecord) -> object:
 
 
 def _row(record: ProcessRecord) -> tuple[str, ...]:
-    identity = record.registration.identity
     return (
         record.process_id,
-        "" if identity is None else identity.label or identity.kind,
+        _label(record),
         _status(record),
         "-" if record.state is None else age(record.state.due_at_ms),
         str(record.last_sequence),
@@ -121,6 +120,13 @@ def _row(record: ProcessRecord) -> tuple[str, ...]:
         record.wake_session_id or "",
         reason_of(record.projection.outcome),
     )
+
+
+def _label(record: ProcessRecord) -> str:
+    """Return the label of a process, and the number of its run if it has continued as new."""
+    identity = record.registration.identity
+    label = "" if identity is None else identity.label or identity.kind
+    return label if record.projection.run == 1 else f"{label} (run {record.projection.run})"
 
 
 def _status(record: ProcessRecord) -> str:

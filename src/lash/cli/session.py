@@ -17,6 +17,7 @@ from lash.cli.text import age, moment, plain, plural, shortened, size, width_of
 if TYPE_CHECKING:
     from lash.model.lease import ParkedTurn
     from lash.model.queue import Batch, DeadLetter
+    from lash.model.session.message import Part
     from lash.model.session.node import Node
     from lash.model.session.session import (
         Retention,
@@ -291,7 +292,7 @@ def content(node: Node) -> str:
 
     match node.entry:
         case MessageEntry(message=message):
-            return "\n".join(part.content or f"[{part.kind.value}]" for part in message.parts)
+            return "\n".join(_part(part) for part in message.parts)
         case PluginEntry(body=body):
             return json_line(body)
         case ProtocolEntry(payload=payload):
@@ -299,6 +300,12 @@ def content(node: Node) -> str:
         case BytesEntry(content=found):
             return f"[{len(found):,} bytes]"
     return ""
+
+
+def _part(part: Part) -> str:
+    """Return a part as text; a tool call and its result begin with the name of the tool."""
+    text = part.content or f"[{part.kind.value}]"
+    return text if part.tool_name is None else f"{part.tool_name} {text}"
 
 
 @command("tree", "lash sessions tree support-42", "lash sessions tree support-42 -q", group=sessions, names=True)
