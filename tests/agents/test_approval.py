@@ -14,7 +14,7 @@ from lash.agents import (
     pending_approvals,
     tool,
 )
-from lash.runtime.turns.run import TurnEnd
+from lash.runtime.turns.end import TurnEnd
 from tests.runtime.turn_bench import Bench, run_turn
 
 

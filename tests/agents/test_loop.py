@@ -26,7 +26,7 @@ from lash.agents import (
 from lash.agents.vocabulary import reasoning_part, text_part
 from lash.model import TokenUsage
 from lash.runtime.policy import NO_RETRY
-from lash.runtime.turns.run import TurnEnd
+from lash.runtime.turns.end import TurnEnd
 from tests.runtime.turn_bench import Bench, run_turn, texts
 
 

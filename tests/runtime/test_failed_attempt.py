@@ -68,8 +68,8 @@ async def test_a_process_that_fails_for_good_is_logged(world: World, caplog: pyt
 
     handle = await app.start(ship)
     await app.drain()
-    ((kind, note),) = [(kind, note) for kind, note in world.heard.notes if kind.startswith("process.")]
-    assert kind == "process.failed"
+    (note,) = world.heard.of("process.failed")
+    assert not world.heard.of("process.retried")
     check_trace(note["traceback"])
     assert (note["process"], note["process_id"], note["attempt"], note["max_attempts"]) == (
         "ship",

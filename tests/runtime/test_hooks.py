@@ -5,6 +5,7 @@ import contextlib
 import contextvars
 import dataclasses
 import logging
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -170,7 +171,9 @@ async def test_a_hook_that_fails_breaks_nothing(backend_url: str, caplog: pytest
             assert [lash.text_of(message) for message in await app.session("c").messages()] == ["hi", "HI"]
     assert [kind for kind, _, _ in hook.spans] == ["step", "turn"]
     told = [record for record in caplog.records if "failed; the run that it watches goes on" in record.getMessage()]
-    assert sorted(record.getMessage().split(" ")[0] for record in told) == ["Clumsy.span", "Clumsy.statement"]
+    assert sorted(record.getMessage().split(" ")[0] for record in told) == [
+        *("Clumsy.note", "Clumsy.span", "Clumsy.statement")
+    ]
     assert all(record.exc_info is not None and record.exc_info[0] is ZeroDivisionError for record in told)
 
 
@@ -252,3 +255,32 @@ def test_the_log_tells_what_somebody_should_know(kind: str, level: str, caplog: 
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (level, f"{kind} session_id='c' attempt=2")
     ]
+
+
+async def test_each_turn_and_process_that_ended_is_one_line(backend_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """At info level the log has a line with name, id, outcome, time and steps; nothing is a warning without trouble."""
+    async with lash.App(backend_url, worker=False) as app:
+
+        @app.agent
+        async def clerk(turn: lash.Turn) -> str:
+            return await turn.step(str.upper, turn.text)
+
+        @app.process
+        async def count(ctx: lash.Context, run: int) -> None:
+            await ctx.step(str.upper, "a")
+            if run == 1:
+                await ctx.continue_as_new(2)
+
+        with caplog.at_level(logging.INFO, logger="lash"):
+            await app.session("s", agent=clerk).send("hi", key="1")
+            await app.starting(process_id="p").start(count, 1)
+            await app.drain()
+    lines = [record.getMessage() for record in caplog.records if "ended" in record.getMessage()]
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
+    (turn,) = [line for line in lines if line.startswith("turn.ended")]
+    assert re.fullmatch(
+        r"turn\.ended agent='clerk' session_id='s' turn_id='turn:\w+' outcome='committed' took_s=[\d.]+ steps=1", turn
+    )
+    processes = [re.sub(r"took_s=[\d.]+", "took_s=t", line) for line in lines if line.startswith("process.ended")]
+    shown = "process.ended process='count' process_id='p' run={} outcome='{}' took_s=t steps=1"
+    assert processes == [shown.format(1, "continued"), shown.format(2, "completed")]

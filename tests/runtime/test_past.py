@@ -13,9 +13,9 @@ from lash.model.session.node import Node, ProtocolEntry
 from lash.plan.session import session as session_plan
 from lash.plan.session.node import PathRow, path_nodes
 from lash.runtime.app import App
+from lash.runtime.turns.end import TurnEnd
 from lash.runtime.turns.history import ALL, LEAST_NODES
 from lash.runtime.turns.past import Reach
-from lash.runtime.turns.run import TurnEnd
 from lash.runtime.turns.turn import Turn
 from tests.factories.session import MOMENT, chain, commit, node
 from tests.runtime.turn_bench import Bench, claim_turn, run_turn, texts

@@ -12,7 +12,7 @@ from lash.model.queue import BatchDraft, SessionCommand
 from lash.model.session.node import ProtocolEntry
 from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, Retry
-from lash.runtime.turns.run import TurnEnd
+from lash.runtime.turns.end import TurnEnd
 from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, claim_turn, run_turn, texts
 

@@ -13,7 +13,7 @@ from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node
 from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY
-from lash.runtime.turns.run import TurnEnd
+from lash.runtime.turns.end import TurnEnd
 from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, claim_turn, run_turn, texts
 

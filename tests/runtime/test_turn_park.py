@@ -13,7 +13,7 @@ import lash
 from lash.runtime.app import App
 from lash.runtime.policy import NO_RETRY, WorkerOptions
 from lash.runtime.processes.context import Context
-from lash.runtime.turns.run import TurnEnd
+from lash.runtime.turns.end import TurnEnd
 from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, run_turn
 

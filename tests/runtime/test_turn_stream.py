@@ -8,7 +8,7 @@ import lash
 from lash.model.session.message import Part, PartKind
 from lash.runtime.errors import Permanent
 from lash.runtime.processes.context import Context
-from lash.runtime.turns.run import TurnEnd
+from lash.runtime.turns.end import TurnEnd
 from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, run_turn
 

@@ -12,8 +12,9 @@ from lash.model.session.message import Message
 from lash.runtime.app import App
 from lash.runtime.hooks import Attributes, Hook
 from lash.runtime.turns.commands import claim_behind_commands
+from lash.runtime.turns.end import TurnEnd
 from lash.runtime.turns.messages import text_of
-from lash.runtime.turns.run import TurnEnd, TurnRun
+from lash.runtime.turns.run import TurnRun
 from lash.stores.storage import Storage
 from lash.testing.clock import ManualClock
 from tests.contract.harnesses import PostgresHarness

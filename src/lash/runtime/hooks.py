@@ -66,9 +66,10 @@ class Hook:
         """Called for a single event.
 
         The kinds are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now), ``turn.parked``,
-        ``process.retried``, ``process.failed`` (it has ended), ``process.parked``, ``process.continued`` (its next run
-        begins), ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a session by
-        a newer version), ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database),
+        ``turn.ended`` (it is committed or a dead letter), ``process.retried``, ``process.failed`` (it has ended),
+        ``process.parked``, ``process.continued`` (its next run begins), ``process.ended`` (the process, or one of its
+        runs), ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a session by a
+        newer version), ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database),
         ``storage.back``, ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not),
         ``worker.draining`` (it takes nothing new, and stops when nothing runs), ``worker.stopping`` (it waits for
         sessions and processes, up to the grace time) and ``worker.outdated`` (it stops, because the storage was
@@ -77,6 +78,9 @@ class Hook:
         ``turn.retried``, ``turn.buried``, ``process.retried`` and ``process.failed`` have the name of the agent or the
         process, its ids, ``attempt``, ``max_attempts``, ``counts`` (False for an attempt that is not counted),
         ``error`` and ``traceback``, without frames of lash; the two retries have ``next_s``, the pause in seconds.
+
+        ``turn.ended`` and ``process.ended`` have the name of the agent or the process, its ids, ``outcome``, ``took_s``
+        and ``steps``. A turn took the time of its last run, a process the time since its start.
         """
 
     def statement(self, name: str) -> None:
@@ -87,7 +91,7 @@ class LoggingHook(Hook):
     """Writes events that need attention to the logger ``lash`` as warnings, the others at debug level.
 
     Failed attempts are logged with the traceback of the application, the last one of a turn or process as an error.
-    The end of an outage is logged at info level.
+    The end of an outage is logged at info level, and so is the end of each turn and each process.
     """
 
     _FAILED: Final = {
@@ -111,11 +115,13 @@ class LoggingHook(Hook):
         }
     )
 
+    _TOLD: Final = frozenset({"storage.back", "turn.ended", "process.ended"})
+
     def note(self, kind: str, attributes: Attributes) -> None:
         if kind in self._FAILED and "traceback" in attributes:
             _log.log(self._FAILED[kind], "%s %s\n%s", kind, _failure_line(attributes), attributes["traceback"])
             return
-        level = logging.WARNING if kind in self._LOUD else logging.INFO if kind == "storage.back" else logging.DEBUG
+        level = logging.WARNING if kind in self._LOUD else logging.INFO if kind in self._TOLD else logging.DEBUG
         if _log.isEnabledFor(level):
             _log.log(level, "%s %s", kind, " ".join(f"{name}={value!r}" for name, value in attributes.items()))
 

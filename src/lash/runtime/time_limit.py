@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 
 
 @contextlib.asynccontextmanager
-async def time_limit(seconds: float, what: str) -> AsyncIterator[None]:
-    """Cancel the body after so many seconds, and raise TimeoutError with a text that names it and the limit."""
+async def time_limit(seconds: float | None, what: str) -> AsyncIterator[None]:
+    """Cancel the body after so many seconds, if any, and raise TimeoutError with a text that names it and the limit."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
             yield
     except TimeoutError as error:
-        if limit.expired():
+        if seconds is not None and limit.expired():
             raise TimeoutError(f"{what} took longer than {seconds:g} s") from error
         raise

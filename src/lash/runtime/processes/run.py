@@ -107,6 +107,12 @@ class ProcessRun:
 
     async def run(self) -> RunEnd:
         """Run until the process ends, waits, fails or loses its lease; never raise an error of the application."""
+        end = await self._run()
+        if end in (RunEnd.ENDED, RunEnd.CONTINUED):
+            self._note_end()
+        return end
+
+    async def _run(self) -> RunEnd:
         try:
             try:
                 self.definition, arguments = await self._read_input()
@@ -124,6 +130,20 @@ class ProcessRun:
             # EventConflict: another writer ended it with a different outcome.
             self._core.hooks.note("lease.lost", process_id=self.process_id, message=str(lost))
             return RunEnd.LOST
+
+    def _note_end(self) -> None:
+        """Note the end of the process, or of one of its runs."""
+        identity = self.record.registration.identity
+        took_s = (self.parking.now_ms() - self.record.created_at_ms) / 1_000
+        self._core.hooks.note(
+            "process.ended",
+            process=(identity and identity.label) or "",
+            process_id=self.process_id,
+            run=self._number,
+            outcome=self._writes.ended_as or "continued",
+            took_s=round(took_s, 3),
+            steps=self._journal.steps,
+        )
 
     def cancel(self, reason: str) -> None:
         """Raise CancelledError in the function at its current await."""
@@ -213,12 +233,10 @@ class ProcessRun:
 
         async def body() -> Any:  # noqa: ANN401 (whatever the function returns)
             self._journal.begin()
-            context, timeout_s = Context(self, self._journal), self.definition.timeout_s
+            context = Context(self, self._journal)
             here = RunHere(context)
             try:
-                if timeout_s is None:
-                    return await self.definition.function(context, **arguments)
-                async with time_limit(timeout_s, f"process {self.definition.name!r}"):
+                async with time_limit(self.definition.timeout_s, f"process {self.definition.name!r}"):
                     return await self.definition.function(context, **arguments)
             finally:
                 here.end()

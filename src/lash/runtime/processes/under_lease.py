@@ -29,10 +29,13 @@ class UnderLease:
         self._lease = lease
         self._process_id = fence.resource.id
         self._wake_seq = wake_seq
+        self.ended_as: str | None = None
+        """The status of the process after its end."""
 
     async def complete(self, outcome: Outcome) -> None:
         """End the process and free the lease."""
-        await self._lease.bridge("the end", self._storage.process_leases.complete, self._fence, outcome)
+        record = await self._lease.bridge("the end", self._storage.process_leases.complete, self._fence, outcome)
+        self.ended_as = record.status.value
 
     async def park(self, until_ms: int | None) -> None:
         """Free the lease, and park the process until a moment, or (None) until it is woken."""

@@ -96,6 +96,8 @@ class Journal:
         self._loop = asyncio.get_running_loop()
         self._stopped: BaseException | None = None
         self.lines = Branches()
+        self.steps = 0
+        """How many steps the function has awaited in this run, replayed ones too."""
         self.before_new: Callable[[], None] | None = None
         """Called before new work, which has no record; it may raise."""
 
@@ -204,6 +206,7 @@ class Journal:
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
     ) -> Any:  # noqa: ANN401 (the declared type is known at run time)
         name = envelope.replay_key
+        self.steps += 1
         self._check_loop(name)
         known = self._known(envelope)
         if known is not None and known.status is not EffectStatus.IN_PROGRESS:

@@ -21,6 +21,7 @@ from lash.model.queue import (
     TextItem,
     TurnInput,
 )
+from lash.model.session.checkpoint import AGENT_OPTION, TurnState
 from lash.model.session.message import Message, Part, PartKind, ProcessOrigin, Role
 from lash.model.session.node import MessageEntry
 from lash.model.value import JSON
@@ -163,6 +164,16 @@ def command_of(batch: Batch) -> SessionCommand | None:
 def may_merge(batch: Batch) -> bool:
     """Return whether others may be claimed together with this batch."""
     return batch.slot is Slot.JOIN and batch.merge_key is not None
+
+
+def wanted_agent(claim: Claim, state: TurnState) -> str | None:
+    """Return the name of the agent that the input names, or the session remembers; None if neither does."""
+    for batch in claim.batches:
+        for payload in batch.payloads:
+            if isinstance(payload, TurnInput) and AGENT_OPTION in payload.protocol_turn_options:
+                return str(payload.protocol_turn_options[AGENT_OPTION])
+    known = state.protocol_turn_options.get(AGENT_OPTION)
+    return None if known is None else str(known)
 
 
 def item_id(batch_id: str, index: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import enum
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
@@ -18,13 +18,10 @@ from lash.errors import (
     SessionNotFound,
     UnknownDefinition,
 )
-from lash.model.effect import CheckpointPoint, TurnCheckpoint, TurnScope
-from lash.model.queue import Batch, Claim, ClaimedTurn, TurnInput, turn_id_of
-from lash.model.session.checkpoint import AGENT_OPTION
+from lash.model.effect import TurnScope
+from lash.model.queue import Batch, ClaimedTurn, turn_id_of
 from lash.model.session.message import Message
 from lash.model.session.node import ProtocolEntry
-from lash.model.value import JSON
-from lash.runtime.after_run import AfterRun
 from lash.runtime.current import RunHere
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Permanent, Suspended
@@ -32,11 +29,14 @@ from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
 from lash.runtime.hooks import TURN
 from lash.runtime.steps.failure import is_programming_error
 from lash.runtime.steps.journal import Journal
+from lash.runtime.time_limit import time_limit
 from lash.runtime.turns.branches import BranchPoint, branch_of
 from lash.runtime.turns.draft import TurnDraft
-from lash.runtime.turns.inbox import Inbox, input_messages, may_merge
+from lash.runtime.turns.end import LAST, TurnEnd
+from lash.runtime.turns.inbox import Inbox, wanted_agent
 from lash.runtime.turns.parking import TurnParking
 from lash.runtime.turns.past import Past
+from lash.runtime.turns.taken import TakenInput
 from lash.runtime.turns.turn import Turn
 
 if TYPE_CHECKING:
@@ -45,30 +45,6 @@ if TYPE_CHECKING:
 PLUGIN: Final = "lash"
 _MOST_HAND_OFFS: Final = 16
 """How often one turn is handed off. Two agents that hand off to each other without end stop here."""
-_INPUT_KEY: Final = "input"
-_TAKEN: Final = TurnCheckpoint(checkpoint=CheckpointPoint.AFTER_WORK)
-
-
-class TurnEnd(enum.Enum):
-    """How a turn's run ended, and what the worker does next with the session."""
-
-    COMMITTED = "committed", AfterRun.POLL
-    FAILED = "failed", AfterRun.POLL
-    """Its input is queued again, for another attempt after a pause."""
-    BURIED = "buried", AfterRun.POLL
-    """Its input is a dead letter."""
-    LOST = "lost", AfterRun.BACK_OFF
-    """Another worker has the session, or it was deleted."""
-    PARKED = "parked", AfterRun.POLL
-    """It waits for another session, a process, a wait or a moment, which makes it ready again."""
-    RELEASED = "released", AfterRun.POLL
-    """The worker stops; another one continues from the records."""
-    UNKNOWN = "unknown", AfterRun.LEAVE
-    """No agent of the name that the session wants is declared here."""
-
-    @property
-    def after(self) -> AfterRun:
-        return self.value[1]
 
 
 class TurnRun:
@@ -91,8 +67,10 @@ class TurnRun:
         self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
         self._branch: BranchPoint | None = None
         self._agent: AgentDefinition | None = None
+        self._answered_by = ""
         self._hand_offs = 0
         self._journal: Journal | None = None
+        self._taken: TakenInput | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancel_reason: str | None = None
         self._released = False
@@ -109,6 +87,13 @@ class TurnRun:
 
     async def run(self) -> TurnEnd:
         """Run the turn; errors of the application are recorded, not raised. The lease is free afterwards."""
+        began = time.monotonic()
+        end = await self._end()
+        if end in LAST:
+            self._note_end(end, time.monotonic() - began)
+        return end
+
+    async def _end(self) -> TurnEnd:
         try:
             return await self._run()
         except (LeaseLost, ClaimLost):
@@ -119,6 +104,12 @@ class TurnRun:
             if not await self._core.is_outdated(error):
                 raise
             return await self._give_back(TurnEnd.RELEASED, count_attempt=False)
+
+    def _note_end(self, end: TurnEnd, took_s: float) -> None:
+        outcome = "cancelled" if self._cancel_reason is not None and end is TurnEnd.COMMITTED else end.value[0]
+        steps = 0 if self._journal is None else self._journal.steps
+        ids = {"agent": self._answered_by, "session_id": self.session_id, "turn_id": self.turn_id}
+        self._core.hooks.note("turn.ended", **ids, outcome=outcome, took_s=round(took_s, 3), steps=steps)
 
     def cancel(self, reason: str) -> None:
         """Raise CancelledError in the agent at its current await; the turn ends as cancelled."""
@@ -164,18 +155,12 @@ class TurnRun:
             raise InvalidInput(f"a turn is handed off at most {_MOST_HAND_OFFS} times; let one of the agents reply")
         self._hand_offs += 1
         self._agent = self._core.agent(name)
+        self._answered_by = name
         return self._agent.function
 
     async def checkpoint(self, key: str) -> list[Message]:
-        """Claim early input and record which, so that a later attempt takes the same at the same place."""
-        journal = self._require_journal()
-        known = journal.peek(key, _TAKEN)
-        if known is not None:
-            wanted = _batch_ids(known.outcome)
-            return await self._take_again(wanted, await self._inbox.early_again(wanted))
-        claimed = await self._inbox.early()
-        await self._record_taken(key, claimed)
-        return self._take(claimed)
+        """Claim early input, which joins the turn here, in every attempt the same."""
+        return await self._require_taken().take_early(key)
 
     # The run.
 
@@ -189,10 +174,11 @@ class TurnRun:
         self.turn_id, self.attempt, self._failures = turn_id_of(head.batch_id), head.attempts, head.failures
         await self._past.load(self._claimed.revision, self._claimed.leaf_node_id)
         try:
-            agent = self._core.agent(self._agent_name(claim))
+            agent = self._core.agent(wanted_agent(claim, self._past.history.turn_state))
         except UnknownDefinition as unknown:
             self._core.hooks.note("definition.unknown", session_id=self.session_id, message=str(unknown))
             return await self._give_back(TurnEnd.UNKNOWN, count_attempt=False)
+        self._answered_by = agent.name
         crashes = self.attempt - 1 - self._failures
         if crashes > agent.retry.max_crashes:
             failed = failed_attempt(crash_error(crashes), attempt=crashes, max_attempts=agent.retry.max_crashes)
@@ -262,19 +248,16 @@ class TurnRun:
         if recorded:
             await journal.load()
         self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
+        self._taken = TakenInput(self.session_id, self._inbox, self.lease, journal, self._draft)
         return journal
 
     async def _body(self, agent: AgentDefinition, journal: Journal) -> object:
         journal.begin()
         turn = Turn(self, self._core, journal, self._draft)
-        here, limit = RunHere(turn), asyncio.timeout(agent.timeout_s)
+        here = RunHere(turn)
         try:
-            async with limit:
+            async with time_limit(agent.timeout_s, f"agent {agent.name!r}"):
                 return await agent.function(turn)
-        except TimeoutError as error:
-            if limit.expired():
-                raise TimeoutError(f"agent {agent.name!r} took longer than {agent.timeout_s:g} s") from error
-            raise
         finally:
             here.end()
 
@@ -391,59 +374,15 @@ class TurnRun:
     # Input.
 
     async def _take_input(self) -> None:
-        """Add the claimed input to the turn; after an earlier attempt exactly what that one had."""
-        claims, self._inbox.claims = self._inbox.claims, []
-        known = None
-        if may_merge(self._claimed.claim.batches[0]):
-            known = self._require_journal().peek(_INPUT_KEY, _TAKEN)
-            if known is None:
-                await self._record_taken(_INPUT_KEY, claims)
-        if known is None:
-            self._take(claims, publish=self._branch is None or self._branch.publishes_input)
-        else:
-            wanted = _batch_ids(known.outcome)
-            narrowed = [each for claim in claims for each in await self._inbox.narrow(claim, wanted)]
-            await self._take_again(wanted, narrowed)
+        await self._require_taken().take_first(self._claimed.claim, self._branch)
         self._input_claims = len(self._inbox.claims)
-
-    async def _record_taken(self, key: str, claimed: list[Claim]) -> None:
-        async def outcome() -> JSON:
-            return {"batch_ids": [batch.batch_id for claim in claimed for batch in claim.batches]}
-
-        await self._require_journal().recorded(key, _TAKEN, outcome)
-
-    def _take(self, claimed: list[Claim], *, publish: bool = True) -> list[Message]:
-        self._inbox.claims.extend(claimed)
-        new = [message for claim in claimed for batch in claim.batches for message in input_messages(batch)]
-        self._draft.take(new, publish=publish)
-        return new
-
-    async def _take_again(self, wanted: list[str], claimed: list[Claim]) -> list[Message]:
-        """Add what an earlier attempt had, in its order; batches that left the queue since are shown, not published."""
-        self._inbox.claims.extend(claimed)
-        batches = {batch.batch_id: batch for claim in claimed for batch in claim.batches}
-        new: list[Message] = []
-        for batch_id in wanted:
-            here = batches.get(batch_id)
-            if here is not None:
-                messages = input_messages(here)
-            else:
-                seen_before = self._inbox.seen_before
-                messages = await self.lease.bridge("reading earlier input", seen_before, self.session_id, batch_id)
-            self._draft.take(messages, publish=here is not None)
-            new.extend(messages)
-        return new
-
-    def _agent_name(self, claim: Claim) -> str | None:
-        for batch in claim.batches:
-            for payload in batch.payloads:
-                if isinstance(payload, TurnInput) and AGENT_OPTION in payload.protocol_turn_options:
-                    return str(payload.protocol_turn_options[AGENT_OPTION])
-        known = self._past.history.turn_state.protocol_turn_options.get(AGENT_OPTION)
-        return None if known is None else str(known)
 
     def _scope(self) -> TurnScope:
         return TurnScope(session_id=self.session_id, turn_id=self.turn_id)
+
+    def _require_taken(self) -> TakenInput:
+        assert self._taken is not None, "input is taken only after the journal was read"
+        return self._taken
 
     def _require_journal(self) -> Journal:
         assert self._journal is not None, "the agent runs only after its journal was read"
@@ -454,8 +393,3 @@ class TurnRun:
             self._journal.stop(Suspended())
         if self._task is not None:
             self._task.cancel()
-
-
-def _batch_ids(outcome: JSON) -> list[str]:
-    ids = outcome.get("batch_ids") if isinstance(outcome, dict) else None
-    return [str(each) for each in ids] if isinstance(ids, list) else []

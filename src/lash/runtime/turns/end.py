@@ -1,0 +1,34 @@
+"""How the run of a turn ended."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from lash.runtime.after_run import AfterRun
+
+
+class TurnEnd(enum.Enum):
+    """How a turn's run ended, and what the worker does next with the session."""
+
+    COMMITTED = "committed", AfterRun.POLL
+    FAILED = "failed", AfterRun.POLL
+    """Its input is queued again, for another attempt after a pause."""
+    BURIED = "buried", AfterRun.POLL
+    """Its input is a dead letter."""
+    LOST = "lost", AfterRun.BACK_OFF
+    """Another worker has the session, or it was deleted."""
+    PARKED = "parked", AfterRun.POLL
+    """It waits for another session, a process, a wait or a moment, which makes it ready again."""
+    RELEASED = "released", AfterRun.POLL
+    """The worker stops; another one continues from the records."""
+    UNKNOWN = "unknown", AfterRun.LEAVE
+    """No agent of the name that the session wants is declared here."""
+
+    @property
+    def after(self) -> AfterRun:
+        return self.value[1]
+
+
+LAST: Final = frozenset({TurnEnd.COMMITTED, TurnEnd.BURIED})
+"""The ends after which the turn does not run again."""
