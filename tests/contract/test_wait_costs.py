@@ -82,7 +82,7 @@ async def test_those_who_wait_for_processes_and_for_waits_share_a_task(harness: 
     task = waiting(storage, key)
     outcome = asyncio.create_task(storage.waiter.await_outcome("p"))
     await parked(storage, key)
-    await asyncio.sleep(0.05)
+    await soon(recorder.until_quiet())
     assert sum(each.get_name() == "lash-change-waiter" for each in asyncio.all_tasks()) == 1
     recorder.take()
     storage.hints.notify()
