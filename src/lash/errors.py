@@ -208,7 +208,7 @@ class WaitRejected(ExecutionError):
 
 
 class UnknownDefinition(ExecutionError):
-    """No agent or process of this name, or of this version of it, is registered with the application."""
+    """No agent, limit or process of this name, or of this version of it, is registered with the application."""
 
     advice = Advice.FIX
 

@@ -74,6 +74,7 @@ LONG: Final = (
     "tests/proof/concurrency/test_dead_letter_kills.py",
     "tests/proof/concurrency/test_effects.py",
     "tests/proof/concurrency/test_forks.py",
+    "tests/proof/concurrency/test_limits.py",
     "tests/proof/concurrency/test_parked_turns.py",
     "tests/proof/concurrency/test_parking.py",
     "tests/proof/concurrency/test_wait_processes.py",

@@ -18,6 +18,7 @@ import lash
 from lash.errors import ConfigError, Conflict
 from lash.model.effect import TurnScope
 from lash.model.lease import Lease
+from lash.model.limit import Rate
 from lash.model.process.process import Success
 from lash.model.queue import Boundary
 from lash.model.trigger.trigger import EmitReport
@@ -83,6 +84,7 @@ async def everything(storage: Storage) -> Made:
     await storage.sessions.delete("deleted")
     await storage.records.put("shared", "k", {"a": 1}, index={"f": "x"})
     await storage.records.put("notes", "k", b"\xff", session_id="lived in", ttl_ms=10 * HOUR_MS)
+    await storage.limits.reserve("api", "ann", rate=Rate(count=1, period_ms=HOUR_MS))
     await storage.triggers.register(trigger("once"), operation_id="operation")
     report = await storage.occurrences.emit(pressed("reported"))
     await storage.session("t").commit(commit(1, *chain("e", after="c"), session_id="t", turn_id="turn"))

@@ -12,6 +12,7 @@ from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
 from lash.backend.effect import Effects
 from lash.backend.lease import Leases
+from lash.backend.limit import Limits
 from lash.backend.maintenance import StorageMaintenance
 from lash.backend.process.event import Events
 from lash.backend.process.grant import Grants
@@ -40,6 +41,7 @@ from lash.stores.attachment import AttachmentManifest, ByteStore
 from lash.stores.effect import EffectRows
 from lash.stores.hints import Hints
 from lash.stores.lease import LeaseRows
+from lash.stores.limit import LimitRows
 from lash.stores.maintenance import MaintenanceRows
 from lash.stores.process.event import EventRows
 from lash.stores.process.grant import GrantRows
@@ -72,6 +74,7 @@ class BackendRows(msgspec.Struct, frozen=True, kw_only=True):
     events: EventRows
     grants: GrantRows
     leases: LeaseRows
+    limits: LimitRows
     maintenance: MaintenanceRows
     occurrences: OccurrenceRows
     process_leases: ProcessLeaseRows
@@ -106,6 +109,7 @@ class BackendStorage:
         self.hints = hints
         self.sessions = Sessions(rows.sessions, rules, values, hints)
         self.leases = Leases(rows.leases, hints)
+        self.limits = Limits(rows.limits)
         self.queue = Queue(rows.queue, rows.claims, rows.dead_letters, hints, rules.budget)
         self.activity = Activities(rows.activity, hints)
         self.session_waiter = SharedSessionWaiter(rows.replies, self.activity, hints)

@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "waits": "lash.cli.wait:waits",
     "records": "lash.cli.record:records",
     "leases": "lash.cli.lease:leases",
+    "limits": "lash.cli.limit:limits",
     "usage": "lash.cli.usage:usage",
     "counts": "lash.cli.counts:counts",
     "db": "lash.cli.maintenance:db",

@@ -73,6 +73,9 @@ from lash.model.lease import LocalProcess as LocalProcess
 from lash.model.lease import ParkedTurn as ParkedTurn
 from lash.model.lease import Resource as Resource
 from lash.model.lease import ResourceKind as ResourceKind
+from lash.model.limit import LimitState as LimitState
+from lash.model.limit import Rate as Rate
+from lash.model.limit import Reservation as Reservation
 from lash.model.maintenance import Damage as Damage
 from lash.model.maintenance import GarbageCount as GarbageCount
 from lash.model.maintenance import GarbageReport as GarbageReport

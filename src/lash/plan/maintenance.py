@@ -76,6 +76,7 @@ _NOUNS: Final = {
     "lash_trigger_deliveries": "trigger",
     "lash_schedules": "schedule",
     "lash_workers": "worker",
+    "lash_limits": "limit",
 }
 
 

@@ -25,6 +25,7 @@ from lash.postgres.rows.artifact import PostgresArtifactRows
 from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBytes
 from lash.postgres.rows.effect import PostgresEffectRows
 from lash.postgres.rows.lease import PostgresLeaseRows
+from lash.postgres.rows.limit import PostgresLimitRows
 from lash.postgres.rows.maintenance import PostgresMaintenanceRows
 from lash.postgres.rows.process.change import ChangeFeed
 from lash.postgres.rows.process.event import PostgresEventRows
@@ -140,6 +141,7 @@ def _rows(database: Database, cache: ProcessCache, attachment_bytes: ByteStore) 
         events=PostgresEventRows(database, cache, batches, feed),
         grants=PostgresGrantRows(database, cache),
         leases=PostgresLeaseRows(database),
+        limits=PostgresLimitRows(database),
         maintenance=PostgresMaintenanceRows(database),
         occurrences=PostgresOccurrenceRows(database),
         process_leases=PostgresProcessLeaseRows(database, cache, batches),

@@ -8,6 +8,7 @@ from typing import Any
 
 from lash.errors import LashError, NewerSchema, StorageClosed, StoreUnavailable, UnknownDefinition
 from lash.model.lease import LeaseFence, LeaseOwner
+from lash.model.limit import Rate
 from lash.model.process.process import EngineInput, ProcessIdentity, Provenance, Registration
 from lash.model.trigger.trigger import EmitReport, OccurrenceRequest
 from lash.model.value import JSON
@@ -23,11 +24,12 @@ from lash.stores.storage import Storage
 
 
 class Definitions:
-    """The agents and processes of an application, by name."""
+    """The agents, processes and limits of an application, by name."""
 
     def __init__(self) -> None:
         self.agents: dict[str, AgentDefinition] = {}
         self.processes: dict[tuple[str, str], ProcessDefinition[Any, Any]] = {}
+        self.limits: dict[str, Rate] = {}
 
     def agent(self, name: str | None) -> AgentDefinition:
         """Return the agent of a name; without a name the only one there is."""

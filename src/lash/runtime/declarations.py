@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
 
+from lash.base.limits import check_identifier
 from lash.errors import ConfigError
+from lash.model.limit import Rate
+from lash.plan.limit import parse_rate
 from lash.runtime.core import Definitions
 from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition, is_redeclared
 from lash.runtime.policy import PROCESS_RETRY, TURN_RETRY, Retry
@@ -24,6 +27,7 @@ class Declared(NamedTuple):
     agents: tuple[AgentDefinition, ...]
     processes: tuple[ProcessDefinition[Any, Any], ...]
     triggers: tuple[DeclaredTrigger, ...]
+    limits: tuple[tuple[str, Rate], ...]
 
 
 class Declarations:
@@ -145,6 +149,14 @@ class Declarations:
         """
         self._declare(cron_trigger(line, process, key, time_zone, inputs, catch_up, jitter_s, wake))
 
+    def limit(self, name: str, *, rate: str, burst: int = 1) -> None:
+        """Declare how often steps may start: ``app.limit("openai", rate="60/minute")``, over all workers.
+
+        Steps name it: ``turn.options(limit="openai").step(...)``. Starts are evenly spaced; after a pause up to
+        ``burst`` of them may come at once. Declaring a name again changes its rate for what starts from then on.
+        """
+        self._definitions.limits[check_identifier("the name of a limit", name)] = parse_rate(rate, burst=burst)
+
     def include(self, router: Router) -> None:
         """Add everything that a router has declared by now; including it again adds what it declared since."""
         for agent in router.declared.agents:
@@ -153,6 +165,7 @@ class Declarations:
             self._add_process(process)
         for trigger in router.declared.triggers:
             self._declare(trigger)
+        self._definitions.limits |= dict(router.declared.limits)
 
     def find_process(self, name: str) -> ProcessDefinition[Any, Any]:
         """Return the declared process of a name; of several versions the one that was declared last."""
@@ -190,7 +203,10 @@ class Router(Declarations):
         """What the router has declared by now."""
         definitions = self._definitions
         return Declared(
-            tuple(definitions.agents.values()), tuple(definitions.processes.values()), tuple(self._triggers)
+            tuple(definitions.agents.values()),
+            tuple(definitions.processes.values()),
+            tuple(self._triggers),
+            tuple(definitions.limits.items()),
         )
 
 

@@ -23,6 +23,7 @@ from lash.sqlite.rows.artifact import SQLiteArtifactRows
 from lash.sqlite.rows.attachment import SQLiteAttachmentManifest, SQLiteBytes
 from lash.sqlite.rows.effect import SQLiteEffectRows
 from lash.sqlite.rows.lease import SQLiteLeaseRows
+from lash.sqlite.rows.limit import SQLiteLimitRows
 from lash.sqlite.rows.maintenance import SQLiteMaintenanceRows
 from lash.sqlite.rows.process.event import SQLiteEventRows
 from lash.sqlite.rows.process.grant import SQLiteGrantRows
@@ -116,6 +117,7 @@ def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
         events=SQLiteEventRows(database),
         grants=SQLiteGrantRows(database),
         leases=SQLiteLeaseRows(database),
+        limits=SQLiteLimitRows(database),
         maintenance=SQLiteMaintenanceRows(database),
         occurrences=SQLiteOccurrenceRows(database),
         process_leases=SQLiteProcessLeaseRows(database),

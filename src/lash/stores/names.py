@@ -7,6 +7,7 @@ from lash.stores.attachment import ByteStore as ByteStore
 from lash.stores.effect import EffectStore as EffectStore
 from lash.stores.hints import Hints as Hints
 from lash.stores.lease import LeaseStore as LeaseStore
+from lash.stores.limit import LimitStore as LimitStore
 from lash.stores.maintenance import Maintenance as Maintenance
 from lash.stores.process.event import EventStore as EventStore
 from lash.stores.process.grant import GrantStore as GrantStore

@@ -13,6 +13,7 @@ from lash.stores.attachment import AttachmentStore
 from lash.stores.effect import EffectStore
 from lash.stores.hints import Hints
 from lash.stores.lease import LeaseStore
+from lash.stores.limit import LimitStore
 from lash.stores.maintenance import Maintenance
 from lash.stores.process.event import EventStore
 from lash.stores.process.grant import GrantStore
@@ -56,6 +57,11 @@ class Storage(Protocol):
 
     @property
     def queue(self) -> QueueStore: ...
+
+    @property
+    def limits(self) -> LimitStore:
+        """How often steps may start, by name."""
+        ...
 
     @property
     def artifacts(self) -> ArtifactStore: ...

@@ -25,6 +25,7 @@ from lash.model.effect import (
     ExecutionScope,
 )
 from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, LeasePage, ParkedTurn, ResourceKind
+from lash.model.limit import LimitState, Rate, Reservation
 from lash.model.maintenance import (
     Damage,
     GarbageReport,
@@ -131,6 +132,7 @@ __all__ = [
     "HintListener",
     "Hints",
     "LeaseStore",
+    "LimitStore",
     "Maintenance",
     "OccurrenceStore",
     "ProcessHandle",
@@ -252,6 +254,12 @@ class App:
         takes the place of the one that an earlier version of the code declared.
         Each tick starts it once, however many workers run. ``catch_up`` decides about ticks that were missed while no
         worker ran: ``skip``, ``last`` or ``all``.
+        """
+    def limit(self, name: str, *, rate: str, burst: int = 1) -> None:
+        """Declare how often steps may start: ``app.limit("openai", rate="60/minute")``, over all workers.
+
+        Steps name it: ``turn.options(limit="openai").step(...)``. Starts are evenly spaced; after a pause up to
+        ``burst`` of them may come at once. Declaring a name again changes its rate for what starts from then on.
         """
     def include(self, router: Router) -> None:
         """Add everything that a router has declared by now; including it again adds what it declared since."""
@@ -696,6 +704,21 @@ class LeaseStore:
         read may be missing. It is one statement, and its cost grows with the number of leases that are held, not with
         that of the sessions and processes.
         """
+
+class LimitStore:
+    """Limits by name and key. A limit exists as long as reservations reach into the future."""
+    def reserve(self, name: str, key: str = "", *, rate: Rate) -> Reservation:
+        """Reserve the next free moment under a limit: now, or later if the rate is used up. One write.
+
+        Reservations get their moments in the order in which they are made, over all callers of the storage. Not
+        idempotent, and never taken back: a caller that does not start leaves its moment unused, so the rate is never
+        exceeded. Each reservation brings its rate along. A changed one decides from then on; earlier reservations keep
+        their moments.
+        """
+    def list(self, *, limit: int = 100, after: tuple[str, str] | None = None) -> tuple[LimitState, ...]:
+        """Return at most ``limit`` limits in use, by name and key, after the name and key of ``after``."""
+    def prune(self, *, limit: int = 1000) -> int:
+        """Remove at most ``limit`` limits that no reservation uses any more, and return how many. Workers call it."""
 
 class Maintenance:
     """Removes old and unused rows. Every call is idempotent and can run at any time, during other work too.
@@ -1559,6 +1582,9 @@ class Storage:
     def maintenance(self) -> Maintenance: ...
     @property
     def queue(self) -> QueueStore: ...
+    @property
+    def limits(self) -> LimitStore:
+        """How often steps may start, by name."""
     @property
     def artifacts(self) -> ArtifactStore: ...
     @property

@@ -13,6 +13,7 @@ INTERFACES: Final = {
     "HintListener": "lash.stores.hints",
     "Hints": "lash.stores.hints",
     "LeaseStore": "lash.stores.lease",
+    "LimitStore": "lash.stores.limit",
     "Maintenance": "lash.stores.maintenance",
     "OccurrenceStore": "lash.stores.trigger.emit",
     "ProcessHandle": "lash.runtime.processes.handle",

@@ -40,6 +40,7 @@ MIGRATIONS = (
     "0023_session_retention",
     "0024_parked_turns",
     "0025_priorities",
+    "0026_limits",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

@@ -201,6 +201,8 @@ FREE: Final = frozenset(
         *("lash_grants.session_id", "lash_grants.frame_id", "lash_grants.kind", "lash_grants.label"),
         *("lash_records.collection", "lash_records.key", "lash_records.index_1", "lash_records.index_2"),
         *("lash_dead_letters.reason", "lash_batches.merge_key", "lash_effect_groups.size"),
+        *("lash_limits.name", "lash_limits.key", "lash_limits.interval_us", "lash_limits.burst"),
+        "lash_limits.free_at_us",
         # Keys to which nothing else refers.
         *("lash_turns.turn_id", "lash_trigger_receipts.operation_id", "lash_process_events.replay_key"),
         *("lash_dead_letters.batch_id", "lash_trigger_subscriptions.subscription_id", "lash_activity_tails.epoch"),
@@ -234,7 +236,7 @@ REMOVABLE: Final = frozenset(
     {
         *("lash_activity", "lash_artifacts", "lash_attachments", "lash_dead_letters", "lash_grants", "lash_schedules"),
         *("lash_records", "lash_trigger_receipts", "lash_trigger_subscriptions", "lash_turns", "lash_wait_changes"),
-        *("lash_waits", "lash_session_wakes"),
+        *("lash_waits", "lash_session_wakes", "lash_limits"),
         # Bytes may be outside the database; the command reads every attachment.
         "lash_attachment_bytes",
         # PostgreSQL begins a new epoch when it opens a storage without one.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.proof.sweep import (
     cases_effect,
+    cases_limit,
     cases_other,
     cases_process,
     cases_queue,
@@ -22,6 +23,7 @@ CASES: dict[str, AnyCase] = {
         cases_process,
         cases_effect,
         cases_trigger,
+        cases_limit,
         cases_record,
         cases_worker,
         cases_other,

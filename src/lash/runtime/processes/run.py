@@ -92,6 +92,7 @@ class ProcessRun:
             self.lease,
             core.owner,
             core.hooks,
+            core.definitions.limits,
             ttl_ms=core.options.ttl_ms,
             prefix="" if self._number == 1 else f"{self._number}/",
         )

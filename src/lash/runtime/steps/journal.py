@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
@@ -28,6 +28,7 @@ from lash.model.effect import (
     Step,
 )
 from lash.model.lease import LeaseFence, LeaseOwner
+from lash.model.limit import Rate
 from lash.model.scope import scope_id
 from lash.model.value import JSON, Value
 from lash.plan.effect.effect import check_key, encode_envelope, mismatch
@@ -36,6 +37,7 @@ from lash.runtime.hooks import Hooks
 from lash.runtime.outage import HeldLease
 from lash.runtime.policy import STEP_RETRY, Retry
 from lash.runtime.processes.branch import Branch, Branches, current_branch, current_line, own_branch, root_branch
+from lash.runtime.steps.limit import Limiter
 from lash.runtime.steps.values import check_type, describe, from_json, result_type, to_json
 from lash.runtime.time_limit import time_limit
 from lash.stores.storage import Storage
@@ -58,8 +60,14 @@ class StepOptions(Value, frozen=True, kw_only=True):
     once: bool = False
     retry: Retry = STEP_RETRY
     timeout_s: float | None = None
+    limit: str | None = None
+    """The declared limit under which each attempt starts."""
+    limit_key: str = ""
+    """Steps of one limit and different keys, such as tenants, do not wait for each other."""
 
     def __post_init__(self) -> None:
+        if self.limit is None and self.limit_key:
+            raise InvalidInput("limit_key needs a limit: options(limit=..., limit_key=...)")
         if self.once and self.retry.max_attempts > 1:
             raise InvalidInput("a step that must not happen twice has no second attempt: leave out once or retry")
         if self.timeout_s is not None and self.timeout_s <= 0:
@@ -77,6 +85,7 @@ class Journal:
         lease: HeldLease,
         owner: LeaseOwner,
         hooks: Hooks,
+        rates: Mapping[str, Rate],
         *,
         ttl_ms: int,
         prefix: str = "",
@@ -90,6 +99,7 @@ class Journal:
         self._hooks = hooks
         self._ttl_ms = ttl_ms
         self._prefix = prefix
+        self.limits = Limiter(storage.limits, rates, lease)
         self._records: dict[str, EffectRecord] = {}
         self._running: set[str] = set()
         self._recorded_errors: list[BaseException] = []
@@ -140,6 +150,8 @@ class Journal:
     ) -> Awaitable[T]:
         """Return an awaitable that runs or replays the step; its key is fixed now, in the order of the calls."""
         check_identifier("the name of a step", name)
+        if options.limit is not None:
+            self.limits.rate(options.limit)
         declared = result_type(function)
         check_type(declared, f"step {name!r}: the type of its result")
         command = Step(name=name, input=describe(args, kwargs, limit=_SHOWN_ARGUMENT_BYTES))
@@ -215,6 +227,8 @@ class Journal:
         await self.begin_new()
         if name in self._running:
             raise InvalidInput(f"two steps run at once under the key {name!r}; give each its own")
+        if options.limit is not None:
+            await self.limits.admit(self, name, options)
         self._running.add(name)
         self.lines.active += 1
         try:
@@ -326,6 +340,7 @@ class Journal:
             finally:
                 current_branch.reset(inside)
             await asyncio.sleep(options.retry.pause_s(attempt))
+            await self.limits.wait(options)
         raise AssertionError("the last attempt returns or raises")
 
     async def _record(self, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:

@@ -43,6 +43,7 @@ class Parking(Generic[R]):
         self._attached, self._waits = journal, []
         journal.lines.on_quiet = self._suspend
         journal.before_new = self.deliver_cancel
+        journal.limits.until = self._until_admitted
 
     @property
     def cancels_later(self) -> bool:
@@ -63,11 +64,11 @@ class Parking(Generic[R]):
         """Return the time of the storage, as of the claim plus what has passed since."""
         return self._began_ms + round((time.monotonic() - self._began) * 1_000)
 
-    async def until(self, due_at_ms: int) -> None:
+    async def until(self, due_at_ms: int, reason: R | None = None) -> None:
         """Return if the moment has come, or is about to, else park until then."""
         while (left_ms := due_at_ms - self.now_ms()) > 0:
             if left_ms > _SHORT_MS:
-                await self.block(due_at_ms, self._timer)
+                await self.block(due_at_ms, self._timer if reason is None else reason)
             else:
                 await asyncio.sleep(left_ms / 1_000)
 
@@ -123,6 +124,13 @@ class Parking(Generic[R]):
     def _reason(self, _identity: WaitIdentity, _key: WaitKey) -> R:
         """Return the reason of a wait."""
         return self._timer
+
+    def _limit_reason(self, _limit: str) -> R:
+        """Return the reason of a step that waits for its limit."""
+        return self._timer
+
+    async def _until_admitted(self, due_at_ms: int, limit: str) -> None:
+        await self.until(due_at_ms, self._limit_reason(limit))
 
     @property
     def _journal(self) -> Journal:

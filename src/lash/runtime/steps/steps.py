@@ -51,10 +51,22 @@ class Steps:
         return self._journal.step(name, function, args, kwargs, self._options)
 
     def options(
-        self, *, key: str | None = None, once: bool = False, retry: Retry = STEP_RETRY, timeout_s: float | None = None
+        self,
+        *,
+        key: str | None = None,
+        once: bool = False,
+        retry: Retry = STEP_RETRY,
+        timeout_s: float | None = None,
+        limit: str | None = None,
+        limit_key: str = "",
     ) -> Steps:
-        """Return steps with options: an explicit key, at most once, with retries, with a time limit."""
-        return Steps(self._journal, StepOptions(key=key, once=once, retry=retry, timeout_s=timeout_s))
+        """Return steps with options: an explicit key, at most once, with retries, with a time limit.
+
+        ``limit`` names a limit that ``app.limit`` declares: each attempt starts when its rate permits, over all workers
+        of the storage. Steps with different ``limit_key``, such as tenants, do not wait for each other.
+        """
+        options = StepOptions(key=key, once=once, retry=retry, timeout_s=timeout_s, limit=limit, limit_key=limit_key)
+        return Steps(self._journal, options)
 
     def gather(self, *awaitables: Awaitable[Any]) -> Awaitable[list[Any]]:
         """Run several branches concurrently and return their results in order; the first error cancels the others.

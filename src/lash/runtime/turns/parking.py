@@ -12,6 +12,7 @@ from lash.model.effect import TurnScope
 from lash.model.queue import ClaimedTurn
 from lash.model.wait import CustomIdentity, WaitIdentity, WaitKey
 from lash.runtime.outage import HeldLease
+from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.parking import Parking
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ class TurnParking(Parking[str]):
         self.on_yield: Callable[[bool], None] | None = None
         """Called when the run begins to wait in memory, and when it no longer does."""
         self._yielded = 0
+
+    def attach(self, journal: Journal) -> None:
+        super().attach(journal)
+        journal.limits.slot_yielded = self.slot_yielded
 
     @property
     def seed(self) -> str:
@@ -77,3 +82,6 @@ class TurnParking(Parking[str]):
 
     def _reason(self, identity: WaitIdentity, key: WaitKey) -> str:
         return f"wait {identity.key if isinstance(identity, CustomIdentity) else key.key_id}"
+
+    def _limit_reason(self, limit: str) -> str:
+        return f"limit {limit}"

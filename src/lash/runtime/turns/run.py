@@ -242,7 +242,10 @@ class TurnRun:
 
     async def _open_journal(self, *, recorded: bool) -> Journal:
         core, ttl_ms = self._core, self._core.options.ttl_ms
-        journal = Journal(core.storage, self._scope(), self._fence, self.lease, core.owner, core.hooks, ttl_ms=ttl_ms)
+        rates = core.definitions.limits
+        journal = Journal(
+            core.storage, self._scope(), self._fence, self.lease, core.owner, core.hooks, rates, ttl_ms=ttl_ms
+        )
         self._journal, self._hand_offs, self._agent = journal, 0, None
         self.parking.attach(journal)
         if recorded:

@@ -21,6 +21,8 @@ _PAGE: Final = 100
 """How many processes one transaction removes: other writers wait for it."""
 _RECORDS: Final = 100
 """How many expired records one transaction removes: their values may be large."""
+_LIMITS: Final = 1_000
+"""How many unused limits one transaction removes."""
 _SESSIONS: Final = 100
 """How many expired sessions one call deletes."""
 _CHANGES: Final = 1_000
@@ -46,12 +48,14 @@ async def maintain_regularly(core: Core, is_due: Callable[[], bool] = lambda: Tr
 
 
 async def maintain(core: Core) -> None:
-    """Remove expired sessions and records, attachments that no turn can commit, and processes that ended long ago."""
+    """Remove expired sessions and records, unused limits, attachments of no turn, and processes that ended long ago."""
     storage = core.storage
     while len(await storage.sessions.delete_expired(limit=_SESSIONS)) == _SESSIONS:
         pass
     await storage.attachments.sweep(_UNCOMMITTED_MS, _Owners(storage).is_gone)
     while await storage.records.prune(limit=_RECORDS) == _RECORDS:
+        pass
+    while await storage.limits.prune(limit=_LIMITS) == _LIMITS:
         pass
     keep_s = core.options.keep_ended_processes_s
     if keep_s is None:

@@ -328,7 +328,9 @@ UNION ALL
 SELECT 'lash_schedules', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_schedules LIMIT :limit)),
     (SELECT MAX(rowid) FROM lash_schedules)
 UNION ALL
-SELECT 'lash_workers', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_workers LIMIT :limit)), NULL;
+SELECT 'lash_workers', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_workers LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_limits', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_limits LIMIT :limit)), NULL;
 
 -- name: maintenance_file_pages
 -- The number of pages of the database, and the bytes of one page.

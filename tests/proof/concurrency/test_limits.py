@@ -1,0 +1,49 @@
+"""Real workers share a limit, and one is killed: no call comes before its moment, and every message is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import lash
+from tests.proof.concurrency.limit_worker import PER_SECOND
+from tests.runtime.worker_kit import until
+from tests.warm_programs import start
+
+pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+
+_WORKERS: Final = 4
+_MESSAGES: Final = 24
+_ROUNDED_S: Final = 0.02
+"""Moments are milliseconds, and clocks of programs and of the server differ by less than this."""
+
+
+@pytest.mark.timeout(180)
+async def test_workers_never_get_ahead_of_a_limit(backend_url: str, tmp_path: Path) -> None:
+    """Of the calls of four workers, of which one is killed, the n-th comes no earlier than n intervals after the first.
+
+    A call that the killed worker began and did not record is repeated, under a moment of its own.
+    """
+    calls = tmp_path / "calls"
+    calls.touch()
+    async with lash.App(backend_url, worker=False) as app:
+        workers = [start("tests.proof.concurrency.limit_worker", backend_url, str(calls)) for _ in range(_WORKERS)]
+        try:
+            began = time.time()
+            chats = [app.session(f"s{number}") for number in range(_MESSAGES)]
+            asked = asyncio.gather(*(chat.ask(chat.session_id, timeout_s=120) for chat in chats))
+            await until(lambda: len(calls.read_text().splitlines()) >= _WORKERS)
+            workers[0].kill()
+            assert await asked == [chat.session_id for chat in chats]
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.communicate()
+    moments = sorted(float(line) for line in calls.read_text().splitlines())
+    assert len(moments) >= _MESSAGES
+    early = [n for n, moment in enumerate(moments) if moment < began + n / PER_SECOND - _ROUNDED_S]
+    assert early == []
