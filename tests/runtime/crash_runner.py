@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -113,7 +113,13 @@ def _watch_ends_of_statements(killer: Killer) -> None:
     Statements.control = watched_control  # type: ignore[method-assign]
 
 
-async def _work(url: str, directory: Path, point: str | None) -> None:
+async def work(
+    url: str,
+    directory: Path,
+    point: str | None,
+    build: Callable[[str, Path, Killer], lash.App],
+    is_finished: Callable[[lash.Storage], Awaitable[bool]],
+) -> None:
     """Work until everything is finished, or until the point of the kill."""
     killer = Killer(point)
     _watch_ends_of_statements(killer)
@@ -129,7 +135,7 @@ async def _work(url: str, directory: Path, point: str | None) -> None:
 
 def _child(order: dict[str, str | None]) -> int:
     try:
-        asyncio.run(_work(str(order["url"]), Path(str(order["directory"])), order["point"]))
+        asyncio.run(work(str(order["url"]), Path(str(order["directory"])), order["point"], build, is_finished))
     except BaseException:  # noqa: BLE001 (the parent knows the child by its exit code alone)
         traceback.print_exc()
         return 1

@@ -75,8 +75,8 @@ class Runner:
 
 
 @contextmanager
-def runner() -> Iterator[Runner]:
-    command = [sys.executable, "-m", "tests.runtime.crash_runner"]
+def runner(module: str = "tests.runtime.crash_runner") -> Iterator[Runner]:
+    command = [sys.executable, "-m", module]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         yield Runner(server)
 
@@ -159,7 +159,7 @@ async def _killed_at(run: Runner, url: str, directory: Path, point: str) -> bool
     doomed = with_parameters(url, application_name="doomed") if url.startswith("postgres") else url
     code = run.work(doomed, directory, point)
     assert code in (0, _KILLED), point
-    await _connections_gone(url)
+    await connections_gone(url)
     before, recorded = counted(directory / "counts"), await _recorded(url)
     in_flight = {name for name, number in before.items() if number and name not in recorded}
     assert max(before.values()) <= 1, point
@@ -180,7 +180,7 @@ async def _register_silent(url: str) -> None:
             await storage.work.poll(sessions=0, processes=0, owner=silent.owner, beat=silent)
 
 
-async def _connections_gone(url: str) -> None:
+async def connections_gone(url: str) -> None:
     """Wait until the server has noticed the death of the worker: everything that it sent is done by then."""
     if url.startswith("sqlite"):
         return
