@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from lash.agents.approvals import Approval, ApprovalRequest
+from lash.agents.context import WHOLE, Context
 from lash.agents.loop import Loop, Notify
 from lash.agents.tools import Tool, as_tool, object_schema
 from lash.agents.vocabulary import Model, OutputSpec
@@ -40,6 +41,7 @@ class Agent:
         tools: Sequence[Tool | Callable[..., object]] = (),
         output: Any = None,  # noqa: ANN401 (any type)
         max_rounds: int = 32,
+        context: Context = WHOLE,
         early_input: bool = False,
         on_approval: Notify | None = None,
         model_retry: Retry = MODEL_RETRY,
@@ -52,6 +54,7 @@ class Agent:
         self.tools = {each.name: each for each in map(as_tool, tools)}
         self.output = output
         self.max_rounds = max_rounds
+        self.context = context
         self.early_input = early_input
         self.on_approval = on_approval
         self.model_retry = model_retry

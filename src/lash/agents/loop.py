@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lash.agents.approvals import Approval, ApprovalRequest, call_key, read_decision, wait_name
+from lash.agents.context import cut, summary_message, summary_request, to_compact, visible
 from lash.agents.errors import (
     LengthReached,
     ModelError,
@@ -93,7 +94,7 @@ class Loop:
         raise AssertionError("the last attempt returns or raises")
 
     async def _step_model(self, pause_s: float, *, is_last: bool) -> ModelReply | Trouble:
-        messages = (*self._turn.messages(), *self._corrections)
+        messages = (*await self._conversation(), *self._corrections)
 
         async def model() -> ModelReply | Trouble:
             try:
@@ -107,6 +108,33 @@ class Loop:
             return await self._turn.step("model", model)
         except StepFailed as failed:
             raise _typed(failed) from failed.__cause__
+
+    async def _conversation(self) -> list[Message]:
+        """Return what the model gets of the conversation; an older part that is too long is summarized before."""
+        context = self._agent.context
+        older = to_compact(visible(self._turn.messages()), context) if context.compact_at is not None else []
+        if older:
+            await self._compact(older)
+        if context.compact_at is not None:
+            return cut(visible(self._turn.messages()), context)
+        return cut(self._turn.messages(max_tokens=context.max_tokens, count=context.count), context)
+
+    async def _compact(self, older: list[Message]) -> None:
+        """Let the model summarize older messages, once, and add the summary, which stands for them from now on."""
+
+        async def compact() -> ModelReply:
+            request = summary_request(older, self._agent.context)
+            answer = self._agent.model(request)
+            if inspect.isawaitable(answer):
+                return _whole(_as_reply(await answer))
+            pieces = [piece async for piece in answer]
+            last = pieces[-1] if pieces else ""
+            text = "".join(piece for piece in pieces if isinstance(piece, str))
+            return _whole(last if isinstance(last, ModelReply) else _as_reply(text))
+
+        reply = await self._turn.step("compact", compact)
+        self._book(reply, source="compaction")
+        self._turn.add(summary_message(reply, older))
 
     async def _request(self, messages: tuple[Message, ...]) -> ModelRequest:
         agent, turn = self._agent, self._turn
@@ -133,7 +161,7 @@ class Loop:
                 text.append(piece)
         return _as_reply("".join(text))
 
-    def _book(self, reply: ModelReply) -> None:
+    def _book(self, reply: ModelReply, source: str = "turn") -> None:
         usage = reply.usage
         if usage.total or usage.cached_input_tokens:
             self._turn.usage(
@@ -142,6 +170,7 @@ class Loop:
                 output_tokens=usage.output_tokens,
                 cached_input_tokens=usage.cached_input_tokens,
                 reasoning_tokens=usage.reasoning_tokens,
+                source=source,
             )
 
     def _is_valid(self, reply: ModelReply, parts: tuple[Part, ...]) -> bool:

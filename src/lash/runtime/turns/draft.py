@@ -227,6 +227,7 @@ class TurnDraft:
         )
 
     def _append(self, message: Message) -> Message:
+        message = message if message.id else msgspec.structs.replace(message, id=self._next_id())
         self._entries.append((self._next_id(), MessageEntry(message=message)))
         return message
 

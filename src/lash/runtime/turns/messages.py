@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from lash.errors import InvalidInput
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.frame import AgentFrame
-from lash.model.session.message import Message
+from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node
 from lash.model.session.session import ActivePath, SessionHead
 from lash.runtime.steps.values import from_json
@@ -20,6 +21,10 @@ T = TypeVar("T")
 
 _SLICE: Final = 5_000
 """How many nodes are handled in one iteration of the event loop: about a millisecond."""
+
+
+_TOKEN_BYTES: Final = 4
+_FRAME_TOKENS: Final = 4
 
 
 class Tail(NamedTuple):
@@ -60,6 +65,29 @@ def check_last(last: int | None) -> int | None:
 def last_of(messages: list[Message], last: int | None) -> list[Message]:
     """Return the last so many, or all."""
     return messages if check_last(last) is None else messages[max(0, len(messages) - (last or 0)) :]
+
+
+def estimate_tokens(message: Message) -> int:
+    """Return about how many tokens a message has: four bytes to a token, and a few for its frame."""
+    return _FRAME_TOKENS + sum(len(part.content.encode("utf-8", "replace")) for part in message.parts) // _TOKEN_BYTES
+
+
+def newest_within(
+    messages: list[Message], max_tokens: int, count: Callable[[Message], int]
+) -> tuple[list[Message], bool]:
+    """Return the newest messages that have so many tokens together, and whether an older one did not fit.
+
+    They begin with a message that is not the assistant's, so that calls of tools and their results are not parted. The
+    last message is always among them.
+    """
+    total, place = 0, len(messages)
+    while place > 0 and (place == len(messages) or total + count(messages[place - 1]) <= max_tokens):
+        place -= 1
+        total += count(messages[place])
+    is_cut = place > 0
+    while is_cut and place < len(messages) - 1 and messages[place].role is Role.ASSISTANT:
+        place += 1
+    return messages[place:], is_cut
 
 
 async def read_tail(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -27,7 +27,7 @@ from lash.runtime.steps.waits import Waits
 from lash.runtime.turns.asking import Asking, TurnProcess
 from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.handle import SessionHandle
-from lash.runtime.turns.messages import read_reply, text_of
+from lash.runtime.turns.messages import estimate_tokens, newest_within, read_reply, text_of
 
 if TYPE_CHECKING:
     from lash.runtime.core import Core
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+_FIRST_READ: Final = 64
+"""How many messages are read first if only their tokens are limited."""
 
 
 class Turn(Waits):
@@ -91,13 +94,30 @@ class Turn(Waits):
         payloads = (payload for batch in self.batches for payload in batch.payloads)
         return tuple(payload for payload in payloads if isinstance(payload, ProcessWake))
 
-    def messages(self, last: int | None = None) -> list[Message]:
+    def messages(
+        self,
+        last: int | None = None,
+        *,
+        max_tokens: int | None = None,
+        count: Callable[[Message], int] = estimate_tokens,
+    ) -> list[Message]:
         """Return the conversation up to now: history, this turn's input, and what the turn added.
+
+        ``max_tokens`` leaves out older messages until the others have at most so many tokens; the last one is always
+        there. ``count`` counts the tokens of a message, by default about four bytes to one.
 
         Only the last messages are read, unless recent turns of this agent have asked for more. An agent that asks for
         more than was read starts again from its beginning, as after a crash, and then has it.
         """
-        return self._run.messages(last)
+        if max_tokens is None:
+            return self._run.messages(last)
+        size = _FIRST_READ if last is None else last
+        while True:
+            messages = self._run.messages(size)
+            newest, is_cut = newest_within(messages, max_tokens, count)
+            if is_cut or size == last or len(messages) < size:
+                return newest
+            size *= 2
 
     def add(self, message: Message | str | Sequence[Part], *, role: Role = Role.ASSISTANT) -> Message:
         """Add a message, a text or parts of a message to the conversation; it is published with the turn."""
