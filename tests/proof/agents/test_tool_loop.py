@@ -18,7 +18,9 @@ from lash.model import EffectStatus, TokenUsage
 from lash.model.effect import TurnScope
 from tests.agents.crash_agent import SESSION, STEPS, counted, send_input
 from tests.backends import with_parameters
-from tests.runtime.test_crash_matrix import Databases, Runner, connections_gone, runner
+from tests.runtime.test_crash_matrix import Databases, Runner, connections_gone, databases, runner
+
+__all__ = ["databases"]
 
 _KILLED: Final = -9
 _LONGEST_CHAIN: Final = 15
@@ -30,12 +32,6 @@ pytestmark = [
     pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True),
     pytest.mark.timeout(3_600 if ALL else 900),
 ]
-
-
-@pytest.fixture
-def databases(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Databases:
-    server_url = request.getfixturevalue("postgres_server").url if backend_name == "postgres" else None
-    return Databases(server_url, tmp_path)
 
 
 async def test_a_worker_may_die_anywhere_in_the_tool_loop(databases: Databases) -> None:
