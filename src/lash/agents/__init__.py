@@ -9,6 +9,8 @@ from lash.agents.approvals import ApprovalRequest as ApprovalRequest
 from lash.agents.approvals import PendingApproval as PendingApproval
 from lash.agents.approvals import decide as decide
 from lash.agents.approvals import pending_approvals as pending_approvals
+from lash.agents.budget import Budget as Budget
+from lash.agents.budget import Price as Price
 from lash.agents.context import Context as Context
 from lash.agents.errors import LengthReached as LengthReached
 from lash.agents.errors import ModelError as ModelError

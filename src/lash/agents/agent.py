@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from lash.agents.approvals import Approval, ApprovalRequest
+from lash.agents.budget import Budget
 from lash.agents.context import WHOLE, Context
 from lash.agents.loop import Loop, Notify
 from lash.agents.tools import Tool, as_tool, object_schema
@@ -42,6 +43,7 @@ class Agent:
         output: Any = None,  # noqa: ANN401 (any type)
         max_rounds: int = 32,
         context: Context = WHOLE,
+        budget: Budget | None = None,
         early_input: bool = False,
         on_approval: Notify | None = None,
         model_retry: Retry = MODEL_RETRY,
@@ -55,6 +57,7 @@ class Agent:
         self.output = output
         self.max_rounds = max_rounds
         self.context = context
+        self.budget = budget
         self.early_input = early_input
         self.on_approval = on_approval
         self.model_retry = model_retry

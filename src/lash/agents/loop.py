@@ -25,6 +25,7 @@ from lash.agents.tools import Tool, ToolAnswer
 from lash.agents.vocabulary import ModelReply, ModelRequest, Piece, Stop, Thought, ToolCall, text_part
 from lash.errors import InvalidInput, StepFailed, WaitRejected
 from lash.model.session.message import Message, Part, PartKind, ResponseMeta, Role
+from lash.model.session.usage import UsageSum
 from lash.model.value import JSON, Value
 from lash.runtime.turns.messages import read_reply
 from lash.runtime.turns.turn import Turn
@@ -38,6 +39,8 @@ _MOST_CORRECTIONS: Final = 2
 _LONGEST_PAUSE_S: Final = 3_600.0
 """The longest pause that a provider is granted by its retry-after."""
 _MODEL_ERRORS: Final = (RequestRefused, ModelRefused, LengthReached, RateLimited, ModelTimedOut, ModelUnavailable)
+BUDGET_REACHED: Final = "budget_reached"
+"""The status of a reply that says that the budget is used up."""
 FAILED: Final = "failed"
 """The status of a tool result that is an error."""
 
@@ -59,11 +62,16 @@ class Loop:
         self._seen_calls: dict[str, int] = {}
         self._round = 0
         self._corrections: list[Message] = []
+        self._used: list[UsageSum] = []
+        self._session_used: list[UsageSum] = []
+        self._day_used: list[UsageSum] = []
 
     async def run(self) -> Message:
         """Run the loop and return the reply."""
         while self._round < self._agent.max_rounds:
             self._round += 1
+            if (reason := await self._reached()) is not None:
+                return self._over_budget(reason)
             reply = await self._call_model()
             self._book(reply)
             parts = self._named(reply.parts)
@@ -80,6 +88,27 @@ class Loop:
             f"agent {self._agent.name!r} called its model {self._agent.max_rounds} times without a reply; raise "
             "max_rounds, or change its instructions"
         )
+
+    # The budget.
+
+    async def _reached(self) -> str | None:
+        """Return which limit of the budget is reached, the same in every run."""
+        budget, turn = self._agent.budget, self._turn
+        if budget is None:
+            return None
+        if self._round == 1 and budget.reads_session:
+            self._session_used = await turn.tokens_used(session_id=turn.session_id)
+        if self._round == 1 and budget.reads_day:
+            today = (await turn.now()).replace(hour=0, minute=0, second=0, microsecond=0)
+            self._day_used = await turn.tokens_used(agent=self._agent.name, since=today)
+        return budget.reached(self._used, self._session_used, self._day_used)
+
+    def _over_budget(self, reason: str) -> Message:
+        """Return the reply that ends the turn; what it used up to here is booked."""
+        self._turn.activity({"budget": reason})
+        text = f"The budget of agent {self._agent.name!r} is used up: {reason}."
+        part = Part(id="budget", kind=PartKind.PROSE, content=text, response_meta=ResponseMeta(status=BUDGET_REACHED))
+        return Message(id="reply", role=Role.ASSISTANT, parts=(part,))
 
     # The model.
 
@@ -164,6 +193,7 @@ class Loop:
     def _book(self, reply: ModelReply, source: str = "turn") -> None:
         usage = reply.usage
         if usage.total or usage.cached_input_tokens:
+            self._used.append(UsageSum(model=reply.model or "unknown", usage=usage))
             self._turn.usage(
                 reply.model or "unknown",
                 input_tokens=usage.input_tokens,

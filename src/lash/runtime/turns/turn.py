@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 import msgspec
@@ -17,7 +18,7 @@ from lash.model.queue import Batch, ProcessWake
 from lash.model.record import RecordChange, RecordDelete, RecordPut, RecordValue
 from lash.model.session.message import AttachmentRef, Message, Part, PartKind, Role
 from lash.model.session.session import ChildRelation
-from lash.model.session.usage import TokenUsage, UsageEntry
+from lash.model.session.usage import TokenUsage, UsageEntry, UsageSum
 from lash.model.value import JSON
 from lash.runtime.definition import ENGINE, AgentDefinition, ProcessDefinition, agent_name
 from lash.runtime.processes.handle import ProcessHandle
@@ -157,6 +158,22 @@ class Turn(Waits):
             reasoning_tokens=reasoning_tokens,
         )
         self._draft.usage.append(UsageEntry(source=source, model=model, usage=usage))
+
+    def tokens_used(
+        self, *, session_id: str | None = None, agent: str | None = None, since: datetime | None = None
+    ) -> Awaitable[list[UsageSum]]:
+        """Return the tokens that committed turns used, by model, as a step: of one session, one agent, or since a time.
+
+        What this turn uses is not among them.
+        """
+        since_ms = None if since is None else round(since.timestamp() * 1_000)
+        usage = self._core.storage.usage
+
+        async def tokens_used() -> list[UsageSum]:
+            page = await usage.sum(["model"], session_id=session_id, agent=agent, since_ms=since_ms)
+            return list(page.sums)
+
+        return self.step(tokens_used)
 
     async def attach(self, content: bytes, media_type: str, *, label: str | None = None) -> AttachmentRef:
         """Store a file with the session and return the reference to use in messages; it is kept if the turn commits."""
