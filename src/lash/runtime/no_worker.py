@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Iterator
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from lash.errors import LashError
 from lash.model.lease import ResourceKind
@@ -15,12 +17,16 @@ from lash.stores.storage import Storage
 
 _log: Final = logging.getLogger("lash")
 _PATIENCE_S: Final = 3.0
-"""How long a caller waits before the workers are looked at: longer than most replies take to begin."""
+"""How long a caller waits before the registry is read, and how often that is done for all callers of a storage."""
+_read_at: Final[WeakKeyDictionary[Storage, dict[ResourceKind, float]]] = WeakKeyDictionary()
 
 
 @contextlib.contextmanager
 def warn_without_worker(storage: Storage, kind: ResourceKind, awaited: str) -> Iterator[None]:
-    """Surround a wait: log a warning, once, if it takes seconds and no worker runs what is awaited."""
+    """Surround a wait: log a warning, once, if it takes seconds and no worker runs what is awaited.
+
+    Callers that wait at the same time share the warning: in an overloaded fleet all of them wait for seconds.
+    """
     loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
     timer = loop.call_later(_PATIENCE_S, lambda: tasks.append(loop.create_task(_warn(storage, kind, awaited))))
     try:
@@ -32,6 +38,10 @@ def warn_without_worker(storage: Storage, kind: ResourceKind, awaited: str) -> I
 
 
 async def _warn(storage: Storage, kind: ResourceKind, awaited: str) -> None:
+    reads, now = _read_at.setdefault(storage, {}), time.monotonic()
+    if now < reads.get(kind, float("-inf")) + _PATIENCE_S:
+        return
+    reads[kind] = now
     # A storage that cannot be read is reported by the wait itself.
     with contextlib.suppress(LashError):
         active = [

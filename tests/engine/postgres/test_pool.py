@@ -34,6 +34,40 @@ async def test_the_pool_is_not_asked_for_every_statement(
     assert taken <= 1
 
 
+async def test_callers_that_wait_do_not_use_the_drivers_pool(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hundred statements of thirty callers take two connections from the driver's pool, and return them once."""
+    taken = returned = 0
+    acquire, release = asyncpg.Pool.acquire, asyncpg.Pool.release
+
+    def count(pool: asyncpg.Pool[asyncpg.Record], **options: float | None) -> object:
+        nonlocal taken
+        taken += 1
+        return acquire(pool, **options)
+
+    async def count_return(pool: asyncpg.Pool[asyncpg.Record], *connection: object, **options: float | None) -> None:
+        nonlocal returned
+        returned += 1
+        await release(pool, *connection, **options)
+
+    # Kept connections go back once a second, which must not happen while this counts.
+    monkeypatch.setattr("lash.postgres.engine.pool._KEEP_S", 600)
+    async with opened(postgres_schema_url, max_size=2) as database:
+        await with_items(database, 1)
+
+        async def several() -> None:
+            for _ in range(10):
+                await database.write_one(Item, "add", 1, repeatable=False)
+
+        monkeypatch.setattr(asyncpg.Pool, "acquire", count)
+        monkeypatch.setattr(asyncpg.Pool, "release", count_return)
+        await asyncio.gather(*(several() for _ in range(30)))
+        assert await database.write_one(Item, "add", 1, repeatable=False) == Item(1, 301)
+        assert taken <= 2
+        assert returned == 0
+
+
 async def test_a_kept_connection_that_died_is_not_lent(postgres_schema_url: str) -> None:
     """A statement that must not be retried is not lost on a connection that the server closed before.
 

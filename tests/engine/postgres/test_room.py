@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -17,6 +18,9 @@ from tests.cli.kit import run
 from tests.contract.test_worker import beat as announced
 from tests.engine.postgres.kit import RUNNING, Item, opened, raw_connection, until_count
 
+if TYPE_CHECKING:
+    from lash.postgres.engine.pool import PooledConnection
+
 _WORKERS = 3
 _BY_USER = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1"
 _BY_TYPE = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = $1"
@@ -25,6 +29,10 @@ _ALL = _WORKERS + 1 + (1 if sys.platform == "linux" else _WORKERS + 1)
 _BELOW = f"SELECT greatest(0, {_ALL} - count(*)) FROM pg_stat_activity WHERE usename = $1"
 _ABOVE = f"SELECT greatest(0, count(*) - {max(_ALL, 7)}) FROM pg_stat_activity WHERE usename = $1"
 """Pools grow until three quarters of the nine connections are in use."""
+
+
+def _unused(_connection: object) -> None:
+    raise AssertionError("no connection is left over")
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +128,7 @@ async def test_a_full_server_leaves_a_pool_the_connection_that_it_has(small_serv
 
 async def test_a_cancelled_call_passes_its_place_on() -> None:
     """Of two calls that wait for the only place, the second gets it if the first is cancelled."""
-    room = Room(1, 1, lambda: 1)
+    room = Room(1, 1, lambda: 1, _unused)
     await room.enter()
     first, second = asyncio.create_task(room.enter()), asyncio.create_task(room.enter())
     await asyncio.sleep(0)
@@ -134,7 +142,7 @@ async def test_a_cancelled_call_passes_its_place_on() -> None:
 
 async def test_calls_get_their_places_in_order() -> None:
     """A call that comes while others wait is served after them, even if it comes when a place is given back."""
-    room, served = Room(1, 1, lambda: 1), list[int]()
+    room, served = Room(1, 1, lambda: 1, _unused), list[int]()
     await room.enter()
 
     async def call(number: int) -> None:
@@ -149,6 +157,44 @@ async def test_calls_get_their_places_in_order() -> None:
     await asyncio.gather(*waiting)
     assert served == [0, 1, 2, 3]
     assert room.used == 0
+
+
+async def test_a_connection_goes_to_the_call_that_has_waited_longest() -> None:
+    """A call that ends hands its connection over; a cancelled call passes it on, and the last one gives it back."""
+    spared = list[object]()
+    room, connection = Room(1, 1, lambda: 1, spared.append), cast("PooledConnection", object())
+    assert await room.enter() is None
+    assert not room.hand_over(connection)
+    waiting = [asyncio.create_task(room.enter()) for _ in range(4)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    assert room.hand_over(connection)
+    waiting[1].cancel()
+    await asyncio.wait(waiting[:3])
+    assert [each.cancelled() for each in waiting[:2]] == [True, True]
+    assert waiting[2].result() is connection
+    assert room.hand_over(connection)
+    waiting[3].cancel()
+    await asyncio.wait(waiting)
+    assert spared == [connection]
+    assert room.used == 1
+
+
+async def test_calls_that_find_room_at_the_same_time_open_one_connection() -> None:
+    """A pool grows one by one and not beyond its size, however many calls found room."""
+    connected = 1
+    room = Room(1, 3, lambda: connected, _unused)
+    await room.enter()
+    waiting = [asyncio.create_task(room.enter()) for _ in range(8)]
+    await asyncio.sleep(0)
+    for used in (2, 3, 3):
+        for _ in range(5):
+            room.grow()
+        assert room.used == used
+        connected = used
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
 
 
 async def test_a_call_does_not_wait_for_a_long_one(small_server: PostgresServer) -> None:

@@ -47,7 +47,8 @@ class Connections:
     """Hands out connections and takes them back; a cancelled caller does not wait for the return.
 
     The driver's pool takes two tasks, two timers and several event loop iterations for each statement. A connection of
-    lash's own pool whose statement succeeded is therefore kept for the next caller, unless a caller waits for one.
+    lash's own pool whose statement succeeded is therefore handed to the caller that has waited longest, or kept for the
+    next one.
     """
 
     def __init__(self, options: PostgresOptions, pool: AnyPool | None, use_statement: str) -> None:
@@ -63,14 +64,14 @@ class Connections:
         self._pool = self._make_pool() if pool is None else pool
         # The connections of a pooler are not the server's.
         first = options.max_size if options.pooler else max(1, options.min_size)
-        self._room = Room(first, options.max_size, self._count_open) if pool is None else None
+        self._room = Room(first, options.max_size, self._count_open, self._give_back_later) if pool is None else None
         self._returning: set[asyncio.Task[None]] = set()
         self._renew_at = self._next_renewal()
         self._look_again_at = 0.0
         self._kept: list[PooledConnection] = []
         self._may_be_kept: set[PooledConnection] = set()
         self._alarm: asyncio.TimerHandle | None = None
-        self._queueing = 0
+        self._looks_for_room = False
 
     async def start(self) -> None:
         """Open lash's own pool and the connections of ``min_size``; may be retried after a failure."""
@@ -104,21 +105,19 @@ class Connections:
             self._renew_at = self._next_renewal()
             self._release_kept(for_good=True)
             await self._pool.expire_connections()
-        self._queueing += 1
-        try:
-            if self._room is None:
-                return await self._pool.acquire(timeout=self._options.acquire_timeout_s)
-            async with asyncio.timeout(self._options.acquire_timeout_s):
-                connection = await self._acquire_in(self._room)
-        finally:
-            self._queueing -= 1
+        if self._room is None:
+            return await self._pool.acquire(timeout=self._options.acquire_timeout_s)
+        async with asyncio.timeout(self._options.acquire_timeout_s):
+            connection = await self._acquire_in(self._room)
         self._may_be_kept.add(connection)
         return connection
 
     async def _acquire_in(self, room: Room) -> PooledConnection:
         """Return a connection of lash's own pool; wait for one in use if the server has none to spare."""
         while True:
-            await room.enter()
+            connection = await room.enter()
+            if connection is not None:
+                return connection
             try:
                 return await self._pool.acquire()
             except ServerNearlyFull:
@@ -146,27 +145,37 @@ class Connections:
 
     async def give_back(self, connection: PooledConnection) -> None:
         """Take back a connection that is idle and whose last statement succeeded."""
-        if self._queueing or connection not in self._may_be_kept:
-            try:
-                if self._room is not None and self._room.is_wanted:
-                    await self._look_for_room(self._room, connection)
-            except asyncio.CancelledError:
-                # The caller does not wait until the server has cancelled the count of its connections.
-                self.return_later(self.release(connection))
-                raise
+        room = self._room
+        try:
+            if room is not None and room.is_wanted and not self._looks_for_room:
+                await self._look_for_room(room, connection)
+        except asyncio.CancelledError:
+            # The caller does not wait until the server has cancelled the count of its connections.
+            self.return_later(self.release(connection))
+            raise
+        if room is None or connection not in self._may_be_kept or _is_closed(connection):
             await self.release(connection)
+            return
+        if room.hand_over(connection):
             return
         self._kept.append(connection)
         if self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(_KEEP_S, self._release_kept)
 
+    def _give_back_later(self, connection: PooledConnection) -> None:
+        self.return_later(self.give_back(connection))
+
     async def _look_for_room(self, room: Room, connection: PooledConnection) -> None:
-        """Let the pool grow if the server has room for a further connection."""
-        with contextlib.suppress(*DRIVER_ERRORS):
-            if await self._has_room(connection):
-                room.grow()
-            else:
-                room.shrink()
+        """Let the pool grow if the server has room for a further connection; one call at a time looks."""
+        self._looks_for_room = True
+        try:
+            with contextlib.suppress(*DRIVER_ERRORS):
+                if await self._has_room(connection):
+                    room.grow()
+                else:
+                    room.shrink()
+        finally:
+            self._looks_for_room = False
 
     async def release(self, connection: PooledConnection) -> None:
         """Return a connection to the driver's pool. Its call has its outcome already, so a failure here is ignored."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import deque
@@ -16,7 +17,8 @@ from lash.postgres.engine.driver import asyncpg
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
-    AnyConnection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
+    PooledConnection: TypeAlias = PoolConnectionProxy[asyncpg.Record]
+    AnyConnection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PooledConnection
 
 _PATIENCE_S: Final = 0.05
 """A further connection is opened if no call has ended for this long; while calls end, they look for room first."""
@@ -58,36 +60,48 @@ class Room:
     """Admits as many calls to a pool as it may have connections, and lets that number grow one by one.
 
     A pool may always have one connection. A further one is for calls that wait, and only while the server has room, so
-    a fleet of any size runs on what the server has.
+    a fleet of any size runs on what the server has. A call that ends hands its connection to the one that has waited
+    longest: a busy machine is slow in every event loop iteration, and the driver's pool would take several.
     """
 
-    def __init__(self, first: int, most: int, connected: Callable[[], int]) -> None:
+    def __init__(
+        self, first: int, most: int, connected: Callable[[], int], spare: Callable[[PooledConnection], None]
+    ) -> None:
+        """Admit ``first`` calls, later up to ``most``; ``spare`` takes a connection whose new caller was cancelled."""
         self._limit = first
         self._most = most
         self._connected = connected
+        self._spare = spare
         self._no_growth_until = 0.0
         self._left_at = 0.0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[PooledConnection | None]] = deque()
+        self._alarm: asyncio.TimerHandle | None = None
         self.used = 0
 
-    async def enter(self) -> None:
-        """Take a place, after all calls that wait for one already."""
+    async def enter(self) -> PooledConnection | None:
+        """Take a place, after all calls that wait for one already; return the connection that was handed over."""
         if self.used < self._limit and not self._waiting:
             self.used += 1
-            return
-        place = asyncio.get_running_loop().create_future()
+            return None
+        place: asyncio.Future[PooledConnection | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
+        self._watch()
         try:
-            while not place.done():
-                await asyncio.wait({place}, timeout=_PATIENCE_S)
-                if self.is_wanted and time.monotonic() - self._left_at >= _PATIENCE_S:
-                    self.grow()
+            return await place
         except asyncio.CancelledError:
-            if place.done():
+            if place.cancelled():
+                with contextlib.suppress(ValueError):
+                    self._waiting.remove(place)
+            elif (connection := place.result()) is None:
                 self.leave()
-            else:
-                self._waiting.remove(place)
+            elif not self.hand_over(connection):
+                self._spare(connection)
             raise
+
+    def hand_over(self, connection: PooledConnection) -> bool:
+        """Pass a connection and its place on to the call that has waited longest; return False if none waits."""
+        self._left_at = time.monotonic()
+        return self._serve(connection)
 
     def leave(self) -> None:
         """Pass the place on to the call that has waited longest, or give it back."""
@@ -108,9 +122,10 @@ class Room:
         )
 
     def grow(self) -> None:
-        """Admit one more."""
-        self._limit += 1
-        self._admit()
+        """Admit one more, unless that was done while the caller looked for room."""
+        if self.may_grow:
+            self._limit += 1
+            self._admit()
 
     def shrink(self) -> None:
         """Admit no more than use the connections that the pool has; one is always admitted."""
@@ -118,6 +133,25 @@ class Room:
         self._no_growth_until = time.monotonic() + _PAUSE_S
 
     def _admit(self) -> None:
-        while self._waiting and self.used < self._limit:
+        while self.used < self._limit and self._serve(None):
             self.used += 1
-            self._waiting.popleft().set_result(None)
+
+    def _serve(self, connection: PooledConnection | None) -> bool:
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(connection)
+                return True
+        return False
+
+    def _watch(self) -> None:
+        """Open a further connection if no call ends for a while; one timer for all that wait."""
+        if self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(_PATIENCE_S, self._check)
+
+    def _check(self) -> None:
+        self._alarm = None
+        if self.is_wanted and time.monotonic() - self._left_at >= _PATIENCE_S:
+            self.grow()
+        if self._waiting:
+            self._watch()
