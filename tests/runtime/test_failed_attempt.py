@@ -17,6 +17,7 @@ from lash.runtime.policy import NO_RETRY, Retry
 from lash.runtime.steps.failure import describe_failure, trace_of
 from tests.runtime.process_bench import World, outcome_of
 from tests.runtime.turn_bench import Bench
+from tests.runtime.worker_kit import until
 
 
 def order(number: int) -> int:
@@ -260,7 +261,7 @@ async def test_a_changed_step_is_final_for_a_turn(bench: Bench) -> None:
 async def test_a_caller_without_a_worker_is_warned(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Waiting for a reply or a result logs that no worker runs; with a worker it logs nothing."""
+    """Waiting for replies or a result logs once that no worker runs; with a worker it logs nothing."""
     monkeypatch.setattr("lash.runtime.no_worker._PATIENCE_S", 0.02)
     app = await bench.app()
 
@@ -274,8 +275,11 @@ async def test_a_caller_without_a_worker_is_warned(
         raise AssertionError("never called")
 
     handle = await app.start(ship)
-    with pytest.raises(lash.WaitTimedOut):
-        await app.session("s", clerk).ask("x", key="k", timeout_s=0.3)
+    # Callers that wait at the same time share a warning.
+    monkeypatch.setattr("lash.runtime.no_worker._EVERY_S", 600)
+    asked = [app.session("s", clerk).ask("x", key="k", timeout_s=0.3) for _ in range(3)]
+    replies = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each) for each in replies] == [lash.WaitTimedOut] * 3
     with pytest.raises(lash.WaitTimedOut):
         await handle.result(timeout_s=0.3)
     turn, process = [record.getMessage() for record in caplog.records]
@@ -285,6 +289,11 @@ async def test_a_caller_without_a_worker_is_warned(
     await app.stop()
     async with lash.App(bench.url) as busy:
         busy.agent(name="clerk")(clerk.function)
+
+        async def is_registered() -> bool:
+            return bool(await busy.storage.workers.list())
+
+        await until(is_registered)
         assert await busy.session("t", "clerk").ask("x", timeout_s=30) == "ok"
     assert [record.getMessage() for record in caplog.records if "no worker" in record.getMessage()] == []
 

@@ -17,7 +17,9 @@ from lash.stores.storage import Storage
 
 _log: Final = logging.getLogger("lash")
 _PATIENCE_S: Final = 3.0
-"""How long a caller waits before the registry is read, and how often that is done for all callers of a storage."""
+"""How long a caller waits before the workers are looked at: longer than most replies take to begin."""
+_EVERY_S: Final = 3.0
+"""How often they are looked at for all callers of a storage."""
 _read_at: Final[WeakKeyDictionary[Storage, dict[ResourceKind, float]]] = WeakKeyDictionary()
 
 
@@ -39,7 +41,7 @@ def warn_without_worker(storage: Storage, kind: ResourceKind, awaited: str) -> I
 
 async def _warn(storage: Storage, kind: ResourceKind, awaited: str) -> None:
     reads, now = _read_at.setdefault(storage, {}), time.monotonic()
-    if now < reads.get(kind, float("-inf")) + _PATIENCE_S:
+    if now < reads.get(kind, float("-inf")) + _EVERY_S:
         return
     reads[kind] = now
     # A storage that cannot be read is reported by the wait itself.
