@@ -9,7 +9,7 @@ LASH_USE_UV ?= $(if $(shell command -v uv 2>/dev/null),1,)
 ARGS ?=
 JOBS ?= auto
 MODULE ?=
-MINUTES ?= 10
+MINUTES ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -79,7 +79,7 @@ wheel: $(INSTALLED) ## build the sdist and the wheel, install the wheel into an 
 	$(BIN)/python -m tools.wheel
 
 fuzz: $(INSTALLED) ## hostile text, files, values and rows, new ones in each round: MINUTES=10
-	$(BIN)/python -m tools.fuzz --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python -m tools.fuzz --minutes $(or $(MINUTES),10) $(ARGS)
 
 mutation: $(INSTALLED) ## break plan/ in every small way: its tests must notice; MODULE=plan/lease narrows, a broken-off run goes on
 	$(BIN)/python -m tools.mutation $(MODULE)
