@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.engine.pool import Connections
 from tests.engine.postgres.kit import RUNNING, Item, opened, raw_connection, until_count, with_items
+
+if TYPE_CHECKING:
+    from lash.postgres.engine.pool import PooledConnection
 
 _WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = $1 AND NOT granted"
 
@@ -39,17 +43,17 @@ async def test_callers_that_wait_do_not_use_the_drivers_pool(
 ) -> None:
     """Three hundred statements of thirty callers take two connections from the driver's pool, and return them once."""
     taken = returned = 0
-    acquire, release = asyncpg.Pool.acquire, asyncpg.Pool.release
+    acquire, release = asyncpg.Pool.acquire, Connections.release
 
     def count(pool: asyncpg.Pool[asyncpg.Record], **options: float | None) -> object:
         nonlocal taken
         taken += 1
         return acquire(pool, **options)
 
-    async def count_return(pool: asyncpg.Pool[asyncpg.Record], *connection: object, **options: float | None) -> None:
+    async def count_return(connections: Connections, connection: PooledConnection) -> None:
         nonlocal returned
         returned += 1
-        await release(pool, *connection, **options)
+        await release(connections, connection)
 
     # Kept connections go back once a second, which must not happen while this counts.
     monkeypatch.setattr("lash.postgres.engine.pool._KEEP_S", 600)
@@ -61,7 +65,7 @@ async def test_callers_that_wait_do_not_use_the_drivers_pool(
                 await database.write_one(Item, "add", 1, repeatable=False)
 
         monkeypatch.setattr(asyncpg.Pool, "acquire", count)
-        monkeypatch.setattr(asyncpg.Pool, "release", count_return)
+        monkeypatch.setattr(Connections, "release", count_return)
         await asyncio.gather(*(several() for _ in range(30)))
         assert await database.write_one(Item, "add", 1, repeatable=False) == Item(1, 301)
         assert taken <= 2
