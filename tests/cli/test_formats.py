@@ -7,6 +7,8 @@ import asyncio
 import click
 import pytest
 
+import lash
+from lash.model.limit import Rate
 from tests.cli.kit import output, run, values
 from tests.cli.seed import Seeded, register_worker
 from tests.cli.test_examples import LEAVES
@@ -46,6 +48,18 @@ def test_commands_that_create_something_write_its_id(seeded: Seeded) -> None:
     started = output("triggers", "emit", "order.paid", "-q", url=seeded.url).splitlines()
     assert started == [each["process_id"] for each in values("ps", "--label", "ship", url=seeded.url)] != []
     assert output("schedules", "run", "digest", "-q", url=seeded.url) == ""
+
+
+async def _reserve(url: str) -> None:
+    async with await lash.open(url) as storage:
+        for key in ("", "ann"):
+            await storage.limits.reserve("api", key, rate=Rate(count=1, period_ms=3_600_000))
+
+
+def test_limits_write_their_name_and_key(backend_url: str) -> None:
+    """The key is behind a space; a limit without a key is its name."""
+    asyncio.run(_reserve(backend_url))
+    assert output("limits", "ls", "-q", url=backend_url) == "api\napi ann\n"
 
 
 def test_an_empty_list_of_ids_is_silent(seeded: Seeded) -> None:

@@ -31,16 +31,17 @@ def limits() -> None:
     """Show the named limits in use."""
 
 
-@command("ls", "lash limits ls", "lash limits ls --json", group=limits)
+@command("ls", "lash limits ls", "lash limits ls --json", group=limits, names=True)
 @limited
 async def list_limits(shell: Shell, limit: int, everything: bool) -> None:  # noqa: FBT001 (click's)
     """List limits by name and key: the time between two starts, how many steps wait, and when the next may start.
 
-    A limit without a key has an empty one. Limits that were not used for a while are not listed.
+    A limit without a key has an empty one. Limits that were not used for a while are not listed. -q writes the name,
+    and the key behind a space.
     """
     async with shell.storage() as storage:
         found = await pages.first(_pages(storage), shell, limit, everything=everything)
-    shell.table(_COLUMNS, found, _row, nothing="no limits in use")
+    shell.table(_COLUMNS, found, _row, nothing="no limits in use", name=_name)
 
 
 def _pages(storage: Storage) -> pages.Fetch[LimitState]:
@@ -53,6 +54,10 @@ def _pages(storage: Storage) -> pages.Fetch[LimitState]:
         return found, "more" if len(found) == limit else None
 
     return fetch
+
+
+def _name(state: LimitState) -> str:
+    return f"{state.name} {state.key}" if state.key else state.name
 
 
 def _row(state: LimitState) -> tuple[str, ...]:
