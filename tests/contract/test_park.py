@@ -9,7 +9,7 @@ from lash.errors import InvalidInput, LeaseLost
 from lash.model.effect import TurnScope
 from lash.model.lease import LeaseOwner, ParkedTurn
 from lash.model.process.process import Success
-from lash.model.queue import BatchDraft, Boundary, ClaimedTurn, EmptyReason, NothingClaimed
+from lash.model.queue import BatchDraft, Boundary, ClaimedTurn, EmptyReason, NothingClaimed, QueuedState
 from lash.model.session.session import SessionFilter, SessionState
 from lash.model.wait import CustomIdentity, Resolved
 from lash.stores.storage import Storage
@@ -55,6 +55,29 @@ class TestParkTurn:
         (shown,) = (await storage.sessions.list(with_state=True)).sessions
         assert (shown.state, shown.waiting_for) == (SessionState.QUEUED, None)
         assert (await storage.counts()).sessions[SessionState.QUEUED] == 1
+
+    async def test_a_list_of_input_shows_the_reason(self, harness: Harness) -> None:
+        """The input of the turn is parked, with what it waits for and until when; at that moment it is ready."""
+        storage = await _storage(harness)
+        turn = await _turn(storage)
+        await queued(storage, late("next"), late("later", available_at_ms=2**62))
+        until = harness.clock.now_ms() + 50
+        assert await _park(storage, turn, until)
+        parked = ParkedTurn(waiting_for="session child", until_ms=until)
+        states = [QueuedState.PARKED, QueuedState.READY, QueuedState.DELAYED]
+        for prefix in (None, "s"):
+            found = await storage.queue.list_all(prefix=prefix)
+            assert [each.state for each in found] == states
+            assert [each.parked for each in found] == [parked, None, None]
+            for each in found:
+                assert await storage.queue.list_all(prefix=prefix, state=each.state) == (each,)
+        await harness.clock.advance(50)
+        found = await storage.queue.list_all()
+        assert [(each.state.value, each.parked) for each in found] == [
+            ("ready", None),
+            ("ready", None),
+            ("delayed", None),
+        ]
 
     async def test_a_moment_makes_it_ready(self, harness: Harness) -> None:
         """At its moment the turn can be claimed, before later input, under the same id and as the same attempt."""

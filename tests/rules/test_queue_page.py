@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from lash.errors import CorruptData, InvalidInput
+from lash.model.lease import ParkedTurn
 from lash.model.queue import Batch, Delivery, QueuedBatch, QueuedState, SessionCommand, Slot
 from lash.plan.queue.page import PreparedQueuePage, QueuedRow, decode_queued, prepare_queue_page
 from lash.plan.session.page import IdRange, ids_of
@@ -21,6 +22,7 @@ ROW = QueuedRow(
         (None, None, "all"),
         (None, QueuedState.READY, "all"),
         (None, QueuedState.DELAYED, "delayed"),
+        (None, QueuedState.PARKED, "delayed"),
         (None, QueuedState.CLAIMED, "claimed"),
         ("a", QueuedState.CLAIMED, "prefix"),
         ("", None, "all"),
@@ -49,6 +51,15 @@ def test_arguments_are_checked() -> None:
     """A state is a QueuedState, not its name."""
     with pytest.raises(InvalidInput, match="expected a QueuedState, got 'ready'"):
         prepare_queue_page(prefix=None, state="ready", limit=1, after=0)
+
+
+@pytest.mark.parametrize(("at_ms", "until_ms"), [(7, 7), (2**63 - 1, None)])
+def test_a_parked_batch_names_its_reason(at_ms: int, until_ms: int | None) -> None:
+    """A parked batch has what its turn waits for, and until when at most; other batches of the session have not."""
+    row = msgspec.structs.replace(ROW, waiting_for="wait w", paused_until_ms=at_ms)
+    parked = decode_queued(msgspec.structs.replace(row, state="parked"))
+    assert (parked.state, parked.parked) == (QueuedState.PARKED, ParkedTurn(waiting_for="wait w", until_ms=until_ms))
+    assert decode_queued(row).parked is None
 
 
 def test_rows_become_batches() -> None:

@@ -23,7 +23,7 @@ _STYLES: Final = {
     "heading": _BOLD,
     **dict.fromkeys(("running", "completed", "enabled", "ok", "started", "ready", "active", "claimed"), _GREEN),
     **dict.fromkeys(("failed", "fail", "abandoned", "rejected", "unknown"), _RED),
-    **dict.fromkeys(("waiting", "sleeping", "retrying", "delayed", "in_progress", "cancelling"), _YELLOW),
+    **dict.fromkeys(("waiting", "parked", "sleeping", "retrying", "delayed", "in_progress", "cancelling"), _YELLOW),
     **dict.fromkeys(("cancelled", "disabled", "trigger", "no", "late", "draining", "warn"), _YELLOW),
 }
 

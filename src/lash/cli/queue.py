@@ -16,16 +16,17 @@ from lash.cli.output import json_line
 from lash.cli.session import dead_pages
 from lash.cli.shell import Shell
 from lash.cli.table import Column
-from lash.cli.text import age, plural
+from lash.cli.text import age, moment, plural
 
 if TYPE_CHECKING:
+    from lash.model.lease import ParkedTurn
     from lash.model.queue import Batch, DeadLetter, Payload, QueuedBatch
     from lash.stores.storage import Storage
 
 _COLUMNS: Final = (
     Column("SESSION"),
     Column("BATCH"),
-    Column("STATE", state=True),
+    Column("STATE", stretch=True, state=True),
     Column("KIND"),
     Column("ATTEMPTS", right=True),
     Column("QUEUED", right=True),
@@ -41,7 +42,7 @@ _DEAD_COLUMNS: Final = (
 )
 
 
-_STATES: Final = ("ready", "delayed", "claimed")
+_STATES: Final = ("ready", "delayed", "claimed", "parked")
 """The values of `lash.model.queue.QueuedState`, which help and completion need before it is imported."""
 
 
@@ -96,20 +97,26 @@ def _all_pages(storage: Storage, prefix: str | None, state: str | None) -> pages
 
 
 def _session_pages(storage: Storage, session_id: str, state: str | None) -> pages.Fetch[QueuedBatch]:
-    from lash.model.queue import QueuedBatch, QueuedState
+    from lash.model.queue import PARKED_AT_MS, QueuedBatch, QueuedState
 
-    def queued(batch: Batch, *, pending: bool) -> QueuedBatch:
+    def queued(batch: Batch, parked: ParkedTurn | None, *, pending: bool) -> QueuedBatch:
+        now_ms = time.time_ns() // 1_000_000
         if not pending:
             return QueuedBatch(batch=batch, state=QueuedState.CLAIMED)
-        delayed = batch.available_at_ms > time.time_ns() // 1_000_000
+        if parked is not None and batch.available_at_ms == PARKED_AT_MS:
+            if parked.until_ms is not None and parked.until_ms <= now_ms:
+                return QueuedBatch(batch=batch, state=QueuedState.READY)
+            return QueuedBatch(batch=batch, state=QueuedState.PARKED, parked=parked)
+        delayed = batch.available_at_ms > now_ms
         return QueuedBatch(batch=batch, state=QueuedState.DELAYED if delayed else QueuedState.READY)
 
     async def fetch(limit: int, cursor: str | None) -> tuple[tuple[QueuedBatch, ...], str | None]:
         after_seq = int(cursor or 0)
         found = await storage.queue.list(session_id, limit=limit, after_seq=after_seq)
         pending = await storage.queue.list_pending(session_id, limit=limit, after_seq=after_seq) if found else ()
+        parked = await storage.leases.parked(session_id) if found else None
         free = {batch.batch_id for batch in pending}
-        items = tuple(queued(batch, pending=batch.batch_id in free) for batch in found)
+        items = tuple(queued(batch, parked, pending=batch.batch_id in free) for batch in found)
         wanted = tuple(item for item in items if state is None or item.state == state)
         return wanted, str(found[-1].seq) if len(found) == limit else None
 
@@ -121,7 +128,7 @@ def _row(item: QueuedBatch) -> tuple[str, ...]:
     return (
         batch.session_id,
         batch.batch_id,
-        item.state.value,
+        _state(item),
         _kind(batch.payloads[0]),
         str(batch.attempts),
         age(batch.enqueued_at_ms),
@@ -129,12 +136,20 @@ def _row(item: QueuedBatch) -> tuple[str, ...]:
     )
 
 
+def _state(item: QueuedBatch) -> str:
+    """Return the state, and for a parked turn what it waits for and when it continues at the latest."""
+    if item.parked is None:
+        return item.state.value
+    until = item.parked.until_ms
+    return f"{item.state.value} for {item.parked.waiting_for}" + ("" if until is None else f" until {moment(until)}")
+
+
 def _fields(item: QueuedBatch) -> object:
     from lash.cli.text import plain
 
     fields = plain(item.batch)
     assert isinstance(fields, dict)
-    return {**fields, "state": item.state.value}
+    return {**fields, "state": item.state.value, "parked": plain(item.parked)}
 
 
 def _kind(payload: Payload) -> str:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.model.causal import CausalRef
-from lash.model.lease import Busy, Lease
+from lash.model.lease import Busy, Lease, ParkedTurn
 from lash.model.session.message import AttachmentRef
 from lash.model.value import JSON, Count, JSONObject, Value, share_default
 
@@ -172,13 +172,16 @@ class QueuedState(enum.StrEnum):
     """It cannot be claimed before its ``available_at_ms``."""
     CLAIMED = "claimed"
     """A live claim holds it."""
+    PARKED = "parked"
+    """Its turn is parked."""
 
 
 class QueuedBatch(Value, frozen=True, kw_only=True):
-    """A queued batch of any session, and its state."""
+    """A queued batch of any session, and its state; ``parked`` is what its parked turn waits for."""
 
     batch: Batch
     state: QueuedState
+    parked: ParkedTurn | None = None
 
 
 class Enqueued(Value, frozen=True, kw_only=True):

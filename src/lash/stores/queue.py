@@ -158,7 +158,7 @@ class QueueStore(Protocol):
         batch that is enqueued while the pages are read may be missing from them.
 
         It is one statement. Without a filter the cost does not depend on how much is queued; with ``prefix`` it grows
-        with the input of these sessions, and with DELAYED or CLAIMED with the number of such batches.
+        with the input of these sessions, and with DELAYED, PARKED or CLAIMED with the number of such batches.
         """
         ...
 

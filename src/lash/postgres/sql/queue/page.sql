@@ -1,17 +1,20 @@
 -- fragment: queue_all_columns
--- The columns of a batch in a list of all sessions.
+-- The columns of a batch in a list of all sessions, and what its session waits for.
 WITH clock AS MATERIALIZED (SELECT :"schema".lash_now_ms() AS now_ms)
 SELECT
     b.seq, b.batch_id, b.source_key, b.delivery, b.slot, b.merge_key, b.available_at_ms, b.enqueued_at_ms,
-    b.claim_count, b.failure_count, b.priority, b.payloads, s.session_id, state.name
+    b.claim_count, b.failure_count, b.priority, b.payloads, s.session_id, state.name,
+    l.waiting_for, l.paused_until_ms
 FROM clock
 
 -- fragment: queue_all_state
--- The state of a batch.
+-- The state of a batch. The input of a parked turn is ready when the turn is.
 CROSS JOIN LATERAL (
     SELECT CASE
         WHEN b.claim_token IS NOT NULL AND b.claim_expires_at_ms > clock.now_ms AND l.token IS NOT NULL
             AND l.fencing = b.claim_lease_fencing THEN 'claimed'
+        WHEN b.available_at_ms = 9223372036854775807 AND l.waiting_for IS NOT NULL
+        THEN CASE WHEN l.paused_until_ms > clock.now_ms THEN 'parked' ELSE 'ready' END
         WHEN b.available_at_ms > clock.now_ms THEN 'delayed'
         ELSE 'ready'
     END AS name
@@ -45,7 +48,7 @@ WHERE s.session_id COLLATE "C" >= $4::text AND s.session_id COLLATE "C" < $5::te
 -- include: queue_all_sorted
 
 -- name: queue_all_delayed
--- queue_all, of the batches that are delayed, sorted.
+-- queue_all, of the batches that are delayed or parked, sorted.
 -- include: queue_all_columns
 JOIN :"schema".lash_batches AS b ON b.available_at_ms > 0 AND b.available_at_ms > clock.now_ms
 JOIN :"schema".lash_sessions AS s ON s.session_key = b.session_key
