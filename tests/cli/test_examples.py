@@ -40,7 +40,7 @@ async def digest(ctx: lash.Context) -> None: ...
 @app.process
 async def refund(ctx: lash.Context, order: int) -> None: ...
 """
-WITH_A_WORKER = {"ask", "watch", "worker"}
+WITH_A_WORKER = {"ask", "sessions watch", "watch", "worker"}
 """Commands that need a worker or do not end by themselves: see below and `tests.cli.test_conversation`."""
 
 

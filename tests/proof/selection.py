@@ -44,6 +44,7 @@ LONG: Final = (
     "tests/cli/test_output.py",
     "tests/cli/test_progress.py",
     "tests/cli/test_sealed.py",
+    "tests/cli/test_session_watch.py",
     "tests/cli/test_states.py",
     "tests/cli/test_terminal.py",
     "tests/cli/test_transfer.py",

@@ -98,12 +98,12 @@ async def everything(storage: Storage) -> Made:
 
 
 async def dump(url: str) -> Dump:
-    """Return all rows of the moved tables, read directly; booleans as 0 and 1, without transaction ids."""
+    """Return all rows of the moved tables, read directly; booleans as 0 and 1, without places in feeds."""
     if url.startswith("sqlite"):
         listed = await raw(
             url,
             "SELECT t.name, c.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c "
-            "WHERE t.type = 'table' AND t.name GLOB 'lash_*'",
+            "WHERE t.type = 'table' AND t.name GLOB 'lash_*' AND c.name <> 'changed'",
         )
     else:
         listed = await raw(

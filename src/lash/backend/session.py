@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection, Sequence
 from functools import partial
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,6 +16,7 @@ from lash.base.compression import BlobRef
 from lash.base.limits import check_identifier, check_identifiers, check_limit
 from lash.errors import BlobNotFound, NodeNotFound
 from lash.model.lease import LeaseFence
+from lash.model.session.change import SessionChangePage
 from lash.model.session.checkpoint import Checkpoint, CheckpointManifest
 from lash.model.session.commit import AppendResult, Commit, CommitResult
 from lash.model.session.created import CreatedSession
@@ -34,6 +38,14 @@ from lash.model.session.session import (
 from lash.model.value import JSONObject
 from lash.plan.record import key_range
 from lash.plan.session.append import plan_append, prepare_append
+from lash.plan.session.change import (
+    START,
+    cursor_at,
+    decode_changes,
+    decode_session_cursor,
+    encode_session_cursor,
+    feed_gap,
+)
 from lash.plan.session.checkpoint import check_ref, decode_checkpoint, decode_component, decode_manifest
 from lash.plan.session.commit import CommitRules, plan_commit, prepare_commit
 from lash.plan.session.erase import plan_erasure, prepare_erasure
@@ -62,8 +74,13 @@ from lash.plan.session.session import (
     require_removable,
 )
 from lash.plan.session.turn import check_turn_choice, revision_of
-from lash.stores.hints import Hints
+from lash.stores.hints import NO_TAGS, HintListener, Hints
 from lash.stores.session import SessionRows
+
+_POLL_S: Final = 1.0
+"""How often a reader that follows the feed reads without a hint; hints can be lost, and edits give none."""
+_GATHER_S: Final = 0.05
+"""How long it waits after a hint, so that the changes of a burst are one read."""
 
 
 class Sessions:
@@ -168,6 +185,27 @@ class Sessions:
 
     async def ids(self, prefix: str = "", *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
         return tuple(await self._rows.ids(key_range(prefix, after, reverse=False), check_limit(limit)))
+
+    async def changes(self, cursor: str | None = None, *, limit: int = 100) -> SessionChangePage:
+        after = decode_session_cursor(cursor)
+        feed = await self._rows.changes(after, check_limit(limit))
+        gap = feed_gap(after, feed)
+        if gap is not None:
+            after, feed = START, await self._rows.changes(START, limit)
+        return decode_changes(feed, after, limit, gap)
+
+    async def changes_cursor(self) -> str:
+        return encode_session_cursor(cursor_at(await self._rows.changes_end()))
+
+    async def follow(self, cursor: str | None = None, *, limit: int = 100) -> AsyncIterator[SessionChangePage]:
+        with self._hints.listen(by_session=True) as listener:
+            while True:
+                page = await self.changes(cursor, limit=limit)
+                cursor = page.cursor
+                if page.changes or page.gap is not None:
+                    yield page
+                if len(page.changes) < limit:
+                    await _next_change(listener)
 
     async def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
         return self._announce(await self._rows.delete_many(check_identifiers("session_ids", session_ids)))
@@ -341,6 +379,15 @@ class BoundSession:
         if page is None:
             raise NodeNotFound(self._session_id, str(after))
         return page
+
+
+async def _next_change(listener: HintListener) -> None:
+    """Wait until a session may have changed, or for the time between two polls."""
+    end = time.monotonic() + _POLL_S
+    while (left := end - time.monotonic()) > 0:
+        if (await listener.wait(left)).changed != NO_TAGS:
+            await asyncio.sleep(_GATHER_S)
+            return
 
 
 def _created(row: MetaRow, *, created: bool, commit: CommitResult | None = None) -> CreatedSession:

@@ -30,6 +30,8 @@ NOT_MOVED: Final = frozenset(
 TRANSACTION_ID: Final = "xid8"
 """The type of columns that only PostgreSQL has. Their values mean nothing in another database."""
 
+OWN_COLUMNS: Final = {"lash_sessions": frozenset({"changed"}), "lash_session_ids": frozenset({"changed"})}
+"""Places in the feed of sessions on SQLite; a session that is moved there gets one at its next change."""
 
 _FIRST_PAGE: Final = 8
 _LARGEST_PAGE: Final = 500
@@ -217,7 +219,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _row_table(name: str, table: Table) -> RowTable:
-    columns = tuple(sorted(name for name, column in table.columns.items() if column.type != TRANSACTION_ID))
+    own = OWN_COLUMNS.get(name, frozenset())
+    movable = (column for column, found in table.columns.items() if found.type != TRANSACTION_ID and column not in own)
+    columns = tuple(sorted(movable))
     keys = [
         key.columns
         for key in table.unique

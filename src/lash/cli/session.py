@@ -53,9 +53,9 @@ def _labels(_context: click.Context, _parameter: click.Parameter, given: tuple[s
     return dict(text.split("=", 1) for text in given)
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, lazy={"watch": "lash.cli.session_watch:watch"})
 def sessions() -> None:
-    """List, show, draw, fork, move and remove sessions."""
+    """List, show, watch, draw, fork, move and remove sessions."""
 
 
 @command(

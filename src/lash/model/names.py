@@ -172,6 +172,8 @@ from lash.model.record import RecordChange as RecordChange
 from lash.model.record import RecordDelete as RecordDelete
 from lash.model.record import RecordPut as RecordPut
 from lash.model.record import RecordValue as RecordValue
+from lash.model.session.change import SessionChange as SessionChange
+from lash.model.session.change import SessionChangePage as SessionChangePage
 from lash.model.session.checkpoint import Checkpoint as Checkpoint
 from lash.model.session.checkpoint import CheckpointDraft as CheckpointDraft
 from lash.model.session.checkpoint import CheckpointManifest as CheckpointManifest

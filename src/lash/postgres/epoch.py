@@ -91,14 +91,17 @@ async def _renew_epoch(database: Database) -> bool:
 
 
 async def _rebase(transaction: Transaction) -> None:
-    last = 0
-    while True:
-        page = await transaction.one(_LastRebased, "change_rebase", last, _REBASED_AT_ONCE)
-        if page is None or page.seq is None:
-            break
-        last = page.seq
+    for query in ("change_rebase", "change_rebase_sessions"):
+        last = 0
+        while True:
+            page = await transaction.one(_LastRebased, query, last, _REBASED_AT_ONCE)
+            if page is None or page.key is None:
+                break
+            last = page.key
+    while await transaction.run("change_forget_deletions", _REBASED_AT_ONCE):
+        pass
     await transaction.run("change_forget_floor")
 
 
 class _LastRebased(msgspec.Struct, frozen=True, array_like=True):
-    seq: int | None
+    key: int | None

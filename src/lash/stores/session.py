@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from msgspec import UnsetType
 
 from lash.base.compression import BlobRef
 from lash.model.lease import LeaseFence
+from lash.model.session.change import SessionChangePage
 from lash.model.session.checkpoint import Checkpoint, CheckpointManifest
 from lash.model.session.commit import AppendResult, Commit, CommitResult
 from lash.model.session.created import CreatedSession
@@ -31,6 +32,7 @@ from lash.model.value import JSONObject
 if TYPE_CHECKING:
     from lash.plan.record import KeyRange
     from lash.plan.session.append import AppendDecision, AppendFacts, PreparedAppend
+    from lash.plan.session.change import FeedEnd, SessionCursor, SessionFeed
     from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
     from lash.plan.session.commit import CommitDecision, CommitFacts, PreparedCommit
     from lash.plan.session.erase import Erasure, ErasureFacts, PreparedErasure
@@ -320,6 +322,31 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def changes(self, cursor: str | None = None, *, limit: int = 100) -> SessionChangePage:
+        """Return the sessions that changed after a cursor, each once, as they are after their last change.
+
+        A session changes when it is created, committed or appended to, edited, or deleted, and when nodes of it are
+        tombstoned or erased. Without a cursor the feed begins with all sessions. A reader that keeps the cursor misses
+        no session: it gets the last of several changes, and a session never goes back to an earlier revision. The order
+        is that of the last changes; on PostgreSQL, of the transactions that made them, and a change by a transaction
+        that ends late is returned when it has ended. A page with fewer than ``limit`` changes reaches the end.
+
+        Nothing is pruned, so a cursor does not expire. It belongs to the epoch of the feed: in a storage that was
+        restored, copied or moved, the page has a gap and begins at the start of the feed.
+        """
+        ...
+
+    async def changes_cursor(self) -> str:
+        """Return the cursor after every change so far, for a reader that needs only later ones."""
+        ...
+
+    def follow(self, cursor: str | None = None, *, limit: int = 100) -> AsyncIterator[SessionChangePage]:
+        """Yield the pages of `changes` that have changes or a gap, and wait for the next one at the end, without end.
+
+        Commits and deletions are read soon after a hint, other changes within a second.
+        """
+        ...
+
     async def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
         """Delete several sessions like `delete`, in the given order; return the ids of the existing ones.
 
@@ -379,6 +406,14 @@ class SessionRows(Protocol):
         ...
 
     async def ids(self, within: KeyRange, limit: int) -> list[str]: ...
+
+    async def changes(self, after: SessionCursor, limit: int) -> SessionFeed:
+        """Return the first changes after a cursor, from one snapshot: at least ``limit``, or all of them."""
+        ...
+
+    async def changes_end(self) -> FeedEnd:
+        """Return the end of the feed of changes."""
+        ...
 
     async def delete(self, session_id: str) -> bool:
         """Delete the session with everything that it owns, in one transaction; return whether it existed."""

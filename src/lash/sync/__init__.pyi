@@ -70,6 +70,7 @@ from lash.model.queue import (
     QueuedState,
 )
 from lash.model.record import Record, RecordDelete, RecordPut, RecordValue
+from lash.model.session.change import SessionChangePage
 from lash.model.session.checkpoint import Checkpoint, CheckpointManifest
 from lash.model.session.commit import AppendResult, Commit, CommitBudget, CommitResult
 from lash.model.session.created import CreatedSession
@@ -1057,7 +1058,7 @@ class QueueStore:
         batch that is enqueued while the pages are read may be missing from them.
 
         It is one statement. Without a filter the cost does not depend on how much is queued; with ``prefix`` it grows
-        with the input of these sessions, and with DELAYED or CLAIMED with the number of such batches.
+        with the input of these sessions, and with DELAYED, PARKED or CLAIMED with the number of such batches.
         """
     def ready_sessions(self, *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
         """Return at most ``limit`` sessions that have ready work and no live lease, for workers to poll.
@@ -1538,6 +1539,25 @@ class SessionStore:
 
         ``after`` is the last id of the previous page; a page with fewer than ``limit`` is the last. An id that equals
         the text is the first. It is one statement, which reads no more ids than it returns.
+        """
+    def changes(self, cursor: str | None = None, *, limit: int = 100) -> SessionChangePage:
+        """Return the sessions that changed after a cursor, each once, as they are after their last change.
+
+        A session changes when it is created, committed or appended to, edited, or deleted, and when nodes of it are
+        tombstoned or erased. Without a cursor the feed begins with all sessions. A reader that keeps the cursor misses
+        no session: it gets the last of several changes, and a session never goes back to an earlier revision. The order
+        is that of the last changes; on PostgreSQL, of the transactions that made them, and a change by a transaction
+        that ends late is returned when it has ended. A page with fewer than ``limit`` changes reaches the end.
+
+        Nothing is pruned, so a cursor does not expire. It belongs to the epoch of the feed: in a storage that was
+        restored, copied or moved, the page has a gap and begins at the start of the feed.
+        """
+    def changes_cursor(self) -> str:
+        """Return the cursor after every change so far, for a reader that needs only later ones."""
+    def follow(self, cursor: str | None = None, *, limit: int = 100) -> Stream[SessionChangePage]:
+        """Yield the pages of `changes` that have changes or a gap, and wait for the next one at the end, without end.
+
+        Commits and deletions are read soon after a hint, other changes within a second.
         """
     def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
         """Delete several sessions like `delete`, in the given order; return the ids of the existing ones.

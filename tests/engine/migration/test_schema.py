@@ -41,6 +41,7 @@ MIGRATIONS = (
     "0024_parked_turns",
     "0025_priorities",
     "0026_limits",
+    "0027_session_changes",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

@@ -28,6 +28,7 @@ from tests.proof.model.kit import Refused, action
 from tests.proof.model.lease_rules import LeaseRules
 from tests.proof.model.rows import Dump
 from tests.proof.model.session_model import Histories, History, hash_of
+from tests.proof.model.session_replica import Replica
 from tests.proof.model.world import Side, World
 
 MISSING: Final = BlobRef("0" * 64)
@@ -62,6 +63,7 @@ class SessionRules(LeaseRules):
         super().__init__(world)
         self.histories = Histories(self.sessions)
         self.histories.settle = self.settle
+        self._replicas = {side.backend: Replica() for side in world.sides}
         self._made = 0
         self._turns: list[Commit] = []
         self._firsts: list[Commit] = []
@@ -315,6 +317,10 @@ class SessionRules(LeaseRules):
     @action(1)
     def list_sessions(self) -> None:
         self.step("sessions", lambda side: side.storage.sessions.list(), lambda got: got)
+
+    @action(4, limit=st.sampled_from((1, 2, 100)))
+    def follow_sessions(self, limit: int) -> None:
+        self.look("feed", lambda side: self._replicas[side.backend].follow(side, limit), True)
 
     @action(2, session_id=session_ids, owner=owners, team=teams)
     def edit(self, session_id: str, owner: str | None, team: str) -> None:

@@ -30,7 +30,7 @@ class SessionMachine(SessionRules):
             *(f"tombstone:{each}" for each in ("ok", "InvalidInput", "SessionNotFound")),
             *(f"blob:{each}" for each in ("ok", "BlobNotFound")),
             *("load:ok", "load whole:ok", "node:ok", "vacuum:ok", "audit:ok", "sessions:ok"),
-            *("edit:ok", "edit:SessionNotFound", "found:ok"),
+            *("edit:ok", "edit:SessionNotFound", "found:ok", "feed:ok"),
             *("create:again", "delete:ok", "jump", "jump back", "other storage", "reopen"),
         }
     )

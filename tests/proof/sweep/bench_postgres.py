@@ -110,7 +110,10 @@ def _kit(schema: str, tables: Mapping[str, str]) -> str:
     )
 
     # Transaction ids always differ, so they are left out of a line.
-    line = """SELECT '{table} ' || (to_jsonb(t) - 'xid')::text AS line FROM "{schema}".{table} AS t"""
+    line = """
+        SELECT '{table} ' || (to_jsonb(t) - '{{xid,changed_xid,change_page}}'::text[])::text AS line
+        FROM "{schema}".{table} AS t
+    """
     return f"""
 CREATE SCHEMA sweep_kit;
 CREATE VIEW sweep_kit.lines AS {each(line, " UNION ALL ")};

@@ -61,7 +61,7 @@ READS = {
         "raw_path",
         "revision",
     },
-    "SessionStore": {"ids", "list", "open"},
+    "SessionStore": {"changes", "changes_cursor", "ids", "list", "open"},
     "TriggerStore": {"get", "list"},
     "UsageStore": {"sum"},
     "WaitStore": {"get", "pending"},

@@ -18,6 +18,7 @@ from lash.model.session.session import ActivePath, FullGraph, ReadScope, Session
 from lash.plan.record import KeyRange
 from lash.plan.sealed import METADATA
 from lash.plan.session.append import PreparedAppend
+from lash.plan.session.change import FeedEnd, SessionCursor, SessionFeed
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.erase import PreparedErasure
@@ -31,6 +32,7 @@ from lash.plan.session.turn import TurnRow
 from lash.postgres.cache import HeadCache
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.append import PostgresAppends
+from lash.postgres.rows.session.change import read_changes, read_changes_end
 from lash.postgres.rows.session.commit import PostgresCommits
 from lash.postgres.rows.session.create import PostgresCreations
 from lash.postgres.rows.session.erase import run_erasure
@@ -169,6 +171,12 @@ class PostgresSessionRows:
     async def ids(self, within: KeyRange, limit: int) -> list[str]:
         rows = await self._database.read_all(Text, "session_ids", within.first, within.end, limit)
         return [row.text for row in rows]
+
+    async def changes(self, after: SessionCursor, limit: int) -> SessionFeed:
+        return await read_changes(self._database, after, limit)
+
+    async def changes_end(self) -> FeedEnd:
+        return await read_changes_end(self._database)
 
     async def delete(self, session_id: str) -> bool:
         self._heads.forget(session_id)

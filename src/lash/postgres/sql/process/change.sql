@@ -128,6 +128,14 @@ SELECT
     OR EXISTS (
         SELECT 1 FROM :"schema".lash_process_change_floor AS f WHERE f.xid >= pg_snapshot_xmax(pg_current_snapshot())
     )
+    OR EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS s
+        WHERE s.change_page >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint / 1024
+            AND s.changed_xid >= pg_snapshot_xmax(pg_current_snapshot())
+    )
+    OR EXISTS (
+        SELECT 1 FROM :"schema".lash_session_ids AS i WHERE i.changed_xid >= pg_snapshot_xmax(pg_current_snapshot())
+    )
 FROM :"schema".lash_process_change_epoch AS e;
 
 -- name: change_rebase
@@ -140,6 +148,27 @@ moved AS (
     UPDATE :"schema".lash_process_changes AS c SET xid = '2'::xid8 FROM old WHERE c.seq = old.seq AND c.xid > '2'::xid8
 )
 SELECT max(old.seq) FROM old;
+
+-- name: change_rebase_sessions
+-- Puts at most $2 sessions after the key $1 before all transactions of this server. Returns the last one, NULL after all.
+WITH old AS (
+    SELECT s.session_key FROM :"schema".lash_sessions AS s
+    WHERE s.session_key > $1::bigint ORDER BY s.session_key LIMIT $2::bigint
+),
+moved AS (
+    UPDATE :"schema".lash_sessions AS s SET changed_xid = '2'::xid8
+    FROM old
+    WHERE s.session_key = old.session_key AND s.changed_xid > '2'::xid8
+)
+SELECT max(old.session_key) FROM old;
+
+-- name: change_forget_deletions
+-- Takes at most $1 deleted sessions out of the feed: a reader of the new epoch begins with the sessions that exist.
+UPDATE :"schema".lash_session_ids
+SET changed_xid = NULL
+WHERE session_id IN (
+    SELECT i.session_id FROM :"schema".lash_session_ids AS i WHERE i.changed_xid IS NOT NULL LIMIT $1::bigint
+);
 
 -- name: change_forget_floor
 -- Forgets how far the feed was pruned; no cursor of the new epoch is before that.

@@ -114,7 +114,8 @@ new AS (
         first_user_message = CASE
             WHEN s.user_message_count > 0 THEN s.first_user_message ELSE coalesce(t.user_text, '')
         END,
-        user_message_count = s.user_message_count + t.user_count, updated_at_ms = :"schema".lash_now_ms()
+        user_message_count = s.user_message_count + t.user_count, updated_at_ms = :"schema".lash_now_ms(),
+        changed_xid = pg_current_xact_id()
     FROM placed AS p
     JOIN total AS t ON t.session_key = p.session_key
     WHERE s.session_key = p.session_key

@@ -7,7 +7,8 @@ new AS (
         leaf_segment = :leaf_segment::bigint, leaf_depth = :leaf_depth::bigint, segment_count = :segment_count::bigint,
         node_seq = :node_seq::bigint, node_count = :node_count::bigint,
         first_user_message = :first_user_message::text, user_message_count = :user_message_count::bigint,
-        updated_at_ms = :"schema".lash_now_ms(), agent = coalesce(:agent::text, s.agent)
+        updated_at_ms = :"schema".lash_now_ms(), agent = coalesce(:agent::text, s.agent),
+        changed_xid = pg_current_xact_id()
 
 -- fragment: alone_rest
 -- The rest of the new head, nodes, turn, checkpoint, ledger and components.

@@ -113,7 +113,7 @@ new AS (
         checkpoint_ref = a.checkpoint_ref, leaf_node_id = a.leaf_node_id, leaf_segment = a.leaf_segment,
         leaf_depth = a.leaf_depth, segment_count = a.segment_count, node_seq = a.node_seq, node_count = a.node_count,
         first_user_message = a.first_user_message, user_message_count = a.user_message_count,
-        updated_at_ms = held.now_ms, agent = coalesce(a.agent, s.agent)
+        updated_at_ms = held.now_ms, agent = coalesce(a.agent, s.agent), changed_xid = pg_current_xact_id()
     FROM held
     JOIN asked AS a ON a.session_key = held.session_key
     WHERE s.session_key = held.session_key AND s.revision = a.assumed_revision

@@ -44,5 +44,5 @@ WITH checkpoint AS (
 UPDATE :"schema".lash_sessions
 SET revision = $2::bigint, user_message_count = user_message_count - $3::bigint,
     first_user_message = CASE WHEN $3::bigint > 0 THEN $4::text ELSE first_user_message END,
-    updated_at_ms = :"schema".lash_now_ms()
+    updated_at_ms = :"schema".lash_now_ms(), changed_xid = pg_current_xact_id()
 WHERE session_key = $1::bigint;

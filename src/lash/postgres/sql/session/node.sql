@@ -318,7 +318,7 @@ SET (node_count, user_message_count) = (
             WHERE i.session_key = $1::bigint
         ) AS seen
     ),
-    first_user_message = $2::text
+    first_user_message = $2::text, changed_xid = pg_current_xact_id()
 WHERE session_key = $1::bigint;
 
 -- name: node_removed_count

@@ -70,7 +70,8 @@ WITH changed AS (
         cwd = CASE WHEN :set_cwd::boolean THEN :cwd::text ELSE s.cwd END,
         owner = CASE WHEN :set_owner::boolean THEN :owner::text ELSE s.owner END,
         expires_at_ms = CASE WHEN :set_expiry::boolean THEN :expires_at_ms::bigint ELSE s.expires_at_ms END,
-        keep_checkpoints = CASE WHEN :set_keep::boolean THEN :keep::bigint ELSE s.keep_checkpoints END
+        keep_checkpoints = CASE WHEN :set_keep::boolean THEN :keep::bigint ELSE s.keep_checkpoints END,
+        changed_xid = pg_current_xact_id()
     WHERE s.session_id = :session_id::text
     RETURNING s.session_key
 ),
@@ -162,7 +163,8 @@ segments AS (
 ),
 buried AS (
     UPDATE :"schema".lash_session_ids AS i
-    SET revision = gone.revision, fencing = $2::bigint, deleted_at_ms = :"schema".lash_now_ms()
+    SET revision = gone.revision, fencing = $2::bigint, deleted_at_ms = :"schema".lash_now_ms(),
+        changed_xid = pg_current_xact_id()
     FROM gone
     WHERE i.session_id = gone.session_id
     RETURNING 1

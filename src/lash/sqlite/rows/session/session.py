@@ -12,6 +12,7 @@ from lash.model.session.session import ActivePath, FullGraph, ReadScope, Session
 from lash.plan.record import KeyRange
 from lash.plan.sealed import METADATA
 from lash.plan.session.append import PreparedAppend
+from lash.plan.session.change import FeedEnd, SessionCursor, SessionFeed
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
 from lash.plan.session.commit import PreparedCommit
 from lash.plan.session.erase import PreparedErasure
@@ -28,6 +29,7 @@ from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.process.grant import detach_session
 from lash.sqlite.rows.session.append import apply_append
+from lash.sqlite.rows.session.change import read_changes, read_changes_end
 from lash.sqlite.rows.session.commit import apply_commit
 from lash.sqlite.rows.session.create import create_committed
 from lash.sqlite.rows.session.erase import apply_erasure
@@ -87,6 +89,12 @@ class SQLiteSessionRows:
             lambda reader: reader.all(Text, "session_ids", first=within.first, end=within.end, limit=limit)
         )
         return [row.text for row in rows]
+
+    async def changes(self, after: SessionCursor, limit: int) -> SessionFeed:
+        return await self._database.read_in_thread(lambda reader: read_changes(reader, after, limit))
+
+    async def changes_end(self) -> FeedEnd:
+        return self._database.read(read_changes_end)
 
     async def delete(self, session_id: str) -> bool:
         return await self._database.write(lambda transaction: delete_session(transaction, session_id))

@@ -16,5 +16,8 @@ WHERE session_key = :session_key AND node_id IN (SELECT value FROM json_each(:no
 UPDATE lash_sessions
 SET revision = :revision, user_message_count = user_message_count - :user_messages,
     first_user_message = CASE WHEN :user_messages > 0 THEN :first_user_message ELSE first_user_message END,
-    updated_at_ms = :now_ms
+    updated_at_ms = :now_ms, changed = 1 + MAX(
+        (SELECT COALESCE(MAX(changed), 0) FROM lash_sessions),
+        (SELECT COALESCE(MAX(changed), 0) FROM lash_session_ids WHERE changed > 0)
+    )
 WHERE session_key = :session_key AND revision = :revision - 1;

@@ -340,7 +340,10 @@ WITH RECURSIVE
 )
 UPDATE lash_sessions
 SET (node_count, user_message_count) = (SELECT COUNT(*), COALESCE(SUM(user_message), 0) FROM seen),
-    first_user_message = :first_user_message
+    first_user_message = :first_user_message, changed = 1 + MAX(
+        (SELECT COALESCE(MAX(changed), 0) FROM lash_sessions),
+        (SELECT COALESCE(MAX(changed), 0) FROM lash_session_ids WHERE changed > 0)
+    )
 WHERE session_key = :session_key;
 
 -- name: node_first_user

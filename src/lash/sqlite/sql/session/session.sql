@@ -1,3 +1,10 @@
+-- fragment: next_change
+-- The number of the next change of any session.
+    1 + MAX(
+        (SELECT COALESCE(MAX(changed), 0) FROM lash_sessions),
+        (SELECT COALESCE(MAX(changed), 0) FROM lash_session_ids WHERE changed > 0)
+    )
+
 -- name: session_key
 -- The key of a session.
 SELECT session_key FROM lash_sessions WHERE session_id = :session_id;
@@ -16,11 +23,12 @@ RETURNING revision, fencing;
 -- Creates a session.
 INSERT INTO lash_sessions (
     session_id, name, created_at_ms, model, cwd, relation, revision, updated_at_ms, owner, labels, metadata,
-    expires_at_ms, keep_checkpoints
+    expires_at_ms, keep_checkpoints, changed
 )
 VALUES (
     :session_id, :name, :now_ms, :model, :cwd, :relation, :revision, :now_ms, :owner, :labels, :metadata,
-    :expires_at_ms, :keep
+    :expires_at_ms, :keep,
+-- include: next_change
 );
 
 -- name: session_insert_lease
@@ -49,7 +57,8 @@ SET name = COALESCE(:name, name), created_at_ms = COALESCE(:created_at_ms, creat
     metadata = COALESCE(:metadata, metadata), cwd = CASE WHEN :set_cwd THEN :cwd ELSE cwd END,
     owner = CASE WHEN :set_owner THEN :owner ELSE owner END,
     expires_at_ms = CASE WHEN :set_expiry THEN :expires_at_ms ELSE expires_at_ms END,
-    keep_checkpoints = CASE WHEN :set_keep THEN :keep ELSE keep_checkpoints END
+    keep_checkpoints = CASE WHEN :set_keep THEN :keep ELSE keep_checkpoints END, changed =
+-- include: next_change
 WHERE session_key = :session_key;
 
 -- name: session_drop_labels
@@ -74,7 +83,8 @@ LIMIT :limit;
 -- name: session_bury
 -- Records the last numbers of a session that is about to be deleted.
 UPDATE lash_session_ids
-SET revision = s.revision, fencing = l.fencing, deleted_at_ms = :now_ms
+SET revision = s.revision, fencing = l.fencing, deleted_at_ms = :now_ms, changed =
+-- include: next_change
 FROM lash_sessions AS s
 JOIN lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = :session_id AND lash_session_ids.session_id = :session_id;
