@@ -18,6 +18,8 @@ from tests.cli.test_examples import LEAVES
 
 BREAKS = " \t\n\"'@><=;|&(:"
 """The signs at which bash splits words."""
+PATIENT = {"LASH_COMPLETE_S": "60"}
+"""A loaded machine may need more than two seconds to read an id."""
 
 
 def offered(line: str, url: str | None = None) -> list[str]:
@@ -27,6 +29,7 @@ def offered(line: str, url: str | None = None) -> list[str]:
         "COMP_LINE": line,
         "COMP_POINT": str(len(line)),
         "COMP_BREAKS": BREAKS,
+        **PATIENT,
     }
     ended = run(url=url, variables=variables)
     assert (ended.returncode, ended.stderr) == (0, ""), ended
@@ -59,9 +62,9 @@ def test_ids_are_completed(seeded: Seeded) -> None:
     }.items():
         assert offered(line, seeded.url) == ids, line
     assert offered(f"lash --url {seeded.url} logs rep", "sqlite:///other.db") == ["report-3"]
-    words = {"COMP_WORDS": "lash logs rep", "COMP_CWORD": "2", "_LASH_COMPLETE": "zsh_complete"}
+    words = {"COMP_WORDS": "lash logs rep", "COMP_CWORD": "2", "_LASH_COMPLETE": "zsh_complete", **PATIENT}
     assert run(url=seeded.url, variables=words).stdout == "plain\nreport-3\n_\n"
-    words = {"COMP_WORDS": "lash logs rep", "COMP_CWORD": "rep", "_LASH_COMPLETE": "fish_complete"}
+    words = {"COMP_WORDS": "lash logs rep", "COMP_CWORD": "rep", "_LASH_COMPLETE": "fish_complete", **PATIENT}
     assert run(url=seeded.url, variables=words).stdout.startswith("plain,report-3")
 
 
@@ -120,7 +123,7 @@ def test_bash_completes_an_id(seeded: Seeded, backend_name: str, tmp_path: Path)
     lash_ = tmp_path / "lash"
     lash_.write_text(f'#!/bin/sh\nexec {sys.executable} -m lash "$@"\n')
     lash_.chmod(0o755)
-    variables = {"PATH": f"{tmp_path}:{environment()['PATH']}", "PS1": "ready> ", "TERM": "dumb"}
+    variables = {"PATH": f"{tmp_path}:{environment()['PATH']}", "PS1": "ready> ", "TERM": "dumb", **PATIENT}
     with terminal(url=seeded.url, variables=variables, program=("bash", "--norc", "--noprofile", "-i")) as screen:
         screen.read_until("ready> ")
         screen.type('eval "$(lash completion bash)"; echo set\\ up\n')

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from lash.cli.shell import Shell
     from lash.stores.storage import Storage
 
+_VARIABLE: Final = "LASH_COMPLETE_S"
 _PATIENCE_S: Final = 2.0
-"""How long a person waits after the Tab key."""
+"""How long a person waits after the Tab key, unless the variable has another number of seconds."""
 _END_S: Final = 1.0
 """How long closing the storage may take after that."""
 _SIGNATURE: Final = b"SQLite format 3\0"
@@ -38,17 +39,23 @@ def read_ids(shell: Shell, read: Read) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
     # A call that cannot be interrupted, such as a lookup of a host, would keep the shell waiting.
-    leave = threading.Timer(_PATIENCE_S + _END_S, os._exit, (0,))
+    patience_s = _patience_s()
+    leave = threading.Timer(patience_s + _END_S, os._exit, (0,))
     leave.daemon = True
     leave.start()
     try:
         with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(Exception):
             if is_postgres(shell.url) or _is_database(sqlite_path(shell.url) or ""):
-                found = asyncio.run(_in_time(shell, read))
+                found = asyncio.run(_in_time(shell, read, patience_s))
                 return [CompletionItem(each) for each in found if each == escaped(each)]
     finally:
         leave.cancel()
     return []
+
+
+def _patience_s() -> float:
+    given = os.environ.get(_VARIABLE, "")
+    return float(given) if given.isdecimal() else _PATIENCE_S
 
 
 def _is_database(path: str) -> bool:
@@ -57,8 +64,8 @@ def _is_database(path: str) -> bool:
         return file.read(len(_SIGNATURE)) == _SIGNATURE
 
 
-async def _in_time(shell: Shell, read: Read) -> Sequence[str]:
+async def _in_time(shell: Shell, read: Read, patience_s: float) -> Sequence[str]:
     import asyncio
 
-    async with asyncio.timeout(_PATIENCE_S), shell.storage() as storage:
+    async with asyncio.timeout(patience_s), shell.storage() as storage:
         return await read(storage)
