@@ -10,11 +10,14 @@ import pytest
 
 import lash
 from lash.model.queue import Boundary, Claim
+from lash.model.worker import Served
 from tests.cli.kit import ageless, output, run, values
 from tests.cli.seed import Seeded
 from tests.contract.queue_state import joining
+from tests.contract.test_input_agents import said
+from tests.contract.test_worker import beat
 from tests.factories.process import event
-from tests.factories.session import acquired, append, chain, commit, node, owner
+from tests.factories.session import acquired, append, chain, commit, created, node, owner
 
 
 def test_sessions_are_listed(seeded: Seeded) -> None:
@@ -209,6 +212,30 @@ def test_failures_are_shown_with_the_line_of_the_application(backend_url: str) -
     newest = re.escape(f"1 in the last day: ship (1); the newest is {failed['process_id']}: ")
     assert re.search(newest + reason, processes["detail"])
     assert re.search(f"1, such as {letter} in session s", letters["detail"])
+
+
+async def _leave_unserved(url: str) -> None:
+    """Queue input for an agent and for none, beside a worker that takes only another agent."""
+    async with await lash.open(url) as storage:
+        announced = beat("a", served=Served(agents=("judge",)), beat_ms=60_000)
+        await storage.work.poll(sessions=0, processes=0, owner=announced.owner, beat=announced)
+        for session_id, agent in (("s", "clerk"), ("t", "judge"), ("u", None)):
+            await created(storage, session_id)
+            await storage.queue.enqueue(said(session_id, agent))
+
+
+def test_doctor_names_the_agents_that_no_worker_takes(backend_url: str) -> None:
+    """A message that no live worker takes is a warning, if workers run at all."""
+    assert {each["name"]: each["detail"] for each in values("doctor", url=backend_url)}["workers"] == "0 live workers"
+    asyncio.run(_leave_unserved(backend_url))
+    (check,) = [each for each in values("doctor", url=backend_url) if each["name"] == "workers"]
+    names = "clerk, input that names no agent"
+    assert check == {
+        "name": "workers",
+        "state": "warn",
+        "detail": f"no live worker takes {names}; see lash workers ls, and lash worker --agent",
+    }
+    assert "sessions of judge and processes" in output("workers", "ls", url=backend_url)
 
 
 def test_lists_say_when_there_is_more(seeded: Seeded) -> None:

@@ -12,9 +12,11 @@ import pytest
 
 import lash
 from lash.model.lease import LeaseOwner
+from lash.model.worker import Served
 from lash.stores.hints import NO_TAGS, Assigned, Hint, HintListener
 from lash.stores.storage import Storage
 from tests.contract.queue_state import late
+from tests.contract.test_input_agents import said
 from tests.contract.test_worker import beat
 from tests.factories.process import process
 from tests.factories.session import created
@@ -146,6 +148,20 @@ async def test_full_late_and_draining_workers_get_nothing(backend_url: str) -> N
             taken = await assigned(members)
         assert list(taken.values()) == [Assigned(NO_TAGS, frozenset({"p"}))]
         assert set(taken) <= {"a", "d"}
+
+
+async def test_a_worker_gets_the_input_of_the_agents_that_it_takes(backend_url: str) -> None:
+    """Input goes to a worker that takes its agent; input without an agent goes to workers that take all."""
+    async with fleet(backend_url, "abc") as members:
+        for name, agents, free in (("a", ("judge",), 4), ("b", ("clerk", "judge"), 0), ("c", ("clerk",), 4)):
+            # What a worker takes is registered once.
+            await members[name].storage.workers.leave(name)
+            await members[name].beat(served=Served(agents=agents), free_sessions=free)
+        async with await lash.open(backend_url) as caller:
+            for session_id, agent in (("s", "clerk"), ("t", "cook"), ("u", None)):
+                await created(caller, session_id)
+                await caller.queue.enqueue(said(session_id, agent))
+            assert await assigned(members) == {"c": Assigned(frozenset({"s"}))}
 
 
 async def test_the_holder_gets_what_concerns_its_session(backend_url: str) -> None:

@@ -134,6 +134,13 @@ def test_a_batch_has_its_golden_hash() -> None:
     assert encode_batch(FULL_DRAFT).content_hash == FULL_GOLDEN
 
 
+def test_the_agent_that_input_names() -> None:
+    """The first input that names an agent decides; wakes and commands name none."""
+    other = replace(HELLO, protocol_turn_options={"agent": "boss"})
+    named = replace(DRAFT, payloads=(HELLO, NAMED, other))
+    assert [encode_batch(each).agent for each in (DRAFT, named, FULL_DRAFT)] == [None, "clerk", None]
+
+
 @pytest.mark.parametrize(
     "same",
     [

@@ -99,11 +99,29 @@ def test_a_poll_takes_only_its_own_beat() -> None:
     """The beat of a poll is checked, and must be of the owner that polls."""
     assert check_poll(1, 1, OWNER, (), (), BEAT).beat == ROW
     assert check_poll(1, 1, OWNER, (), ()).beat is None
+    assert check_poll(1, 1, OWNER, (), ()).agents is None
+    assert check_poll(1, 1, OWNER, (), (), agents=["x"]).agents == ("x",)
     with pytest.raises(InvalidInput, match="beat must be a Beat"):
         check_poll(1, 1, OWNER, (), (), "beat")
     for other in (LeaseOwner(owner_id="o", incarnation_id="v"), LeaseOwner(owner_id="p", incarnation_id="w")):
         with pytest.raises(InvalidInput, match="owner of the poll"):
             check_poll(1, 1, other, (), (), BEAT)
+
+
+def test_who_takes_turns() -> None:
+    """An active worker that is not late and has slots takes turns of its agents, or of all."""
+    worker = decode_worker(msgspec.structs.replace(ROW, seen_at_ms=100), 100)
+    beat = worker.beat
+
+    def takes(agent: str | None, **changes: object) -> bool:
+        return msgspec.structs.replace(worker, **changes).takes_turns(agent)
+
+    assert (takes("x"), takes("z"), takes(None)) == (True, False, False)
+    all_agents = msgspec.structs.replace(beat, served=Served())
+    assert (takes("z", beat=all_agents), takes(None, beat=all_agents)) == (True, True)
+    assert not takes("x", beat=msgspec.structs.replace(beat, session_slots=0))
+    assert not takes("x", status=WorkerStatus.DRAINING)
+    assert not takes("x", is_late=True)
 
 
 def test_the_fleet_of_a_row() -> None:

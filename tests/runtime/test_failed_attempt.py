@@ -283,7 +283,8 @@ async def test_a_caller_without_a_worker_is_warned(
     with pytest.raises(lash.WaitTimedOut):
         await handle.result(timeout_s=0.3)
     turn, process = [record.getMessage() for record in caplog.records]
-    assert turn.startswith("no worker runs a turn on this storage; the reply to 'k' in session 's' waits for one")
+    beginning = "no worker runs a turn of agent 'clerk' on this storage; "
+    assert turn.startswith(f"{beginning}the reply to 'k' in session 's' waits for one")
     assert process.startswith(f"no worker runs a process on this storage; the result of process '{handle.process_id}'")
     caplog.clear()
     await app.stop()

@@ -128,6 +128,41 @@ async def test_a_worker_runs_only_processes_of_the_names_that_it_serves(backend_
         assert ran[2:] == [("report", "rest")]
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+async def test_a_worker_runs_only_turns_of_the_agents_that_it_serves(backend_url: str) -> None:
+    """It leaves the others to another worker, also in a session that has input for both and after a hand-off."""
+    ran: list[tuple[str, str, str]] = []
+
+    def declare(name: str, app: lash.App) -> None:
+        @app.agent(name="clerk")
+        async def clerk(turn: lash.Turn) -> Any:  # noqa: ANN401 (a reply, or a hand-off)
+            ran.append(("clerk", name, turn.text))
+            return await turn.hand_off("judge") if turn.text == "appeal" else turn.text
+
+        @app.agent(name="judge")
+        async def judge(turn: lash.Turn) -> str:
+            ran.append(("judge", name, turn.text))
+            return turn.text
+
+    clerks, judges = (
+        lash.App(backend_url, options=lash.WorkerOptions(agents=(name,), poll_s=0.1)) for name in ("clerk", "judge")
+    )
+    declare("clerks", clerks)
+    declare("judges", judges)
+    async with clerks, judges:
+        assert await judges.session("s", "clerk").ask("one") == "one"
+        assert await clerks.session("s").ask("appeal") == "appeal"
+        assert await clerks.session("s").ask("verdict") == "verdict"
+        await clerks.session("t", "judge").send("two")
+        assert await judges.session("t", "clerk").ask("three") == "three"
+        (listed, _) = await clerks.storage.workers.list()
+        assert listed.beat.served.agents in (("clerk",), ("judge",))
+    expected = {("clerk", "clerks", "one"), ("clerk", "clerks", "appeal"), ("judge", "clerks", "appeal")}
+    assert set(ran) == expected | {
+        ("judge", "judges", "verdict"), ("judge", "judges", "two"), ("clerk", "clerks", "three"),
+    }  # fmt: skip
+
+
 def _app(url: str, *, worker: bool = True) -> lash.App:
     app = lash.App(url, worker=worker, options=QUIET)
 

@@ -179,6 +179,9 @@ class Queue:
             check_identifier("after", after)
         return tuple(await self._rows.ready_sessions(size, after))
 
+    async def ready_agents(self, *, limit: int = 100) -> tuple[str | None, ...]:
+        return tuple(await self._rows.ready_agents(check_limit(limit)))
+
     async def _claim(
         self, fence: LeaseFence, ttl_ms: int, lanes: tuple[str, ...], limit: int, choose: Choose
     ) -> ClaimOutcome:

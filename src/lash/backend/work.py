@@ -32,8 +32,9 @@ class Work:
         running_processes: Collection[str] = (),
         beat: Beat | None = None,
         process_names: Collection[str] | None = None,
+        agents: Collection[str] | None = None,
     ) -> WorkList:
-        poll = check_poll(sessions, processes, owner, running_sessions, running_processes, beat, process_names)
+        poll = check_poll(sessions, processes, owner, running_sessions, running_processes, beat, process_names, agents)
         try:
             answer = await self._rows.poll(poll)
         except (CorruptData, SchemaMismatch, StorageFailure):

@@ -177,6 +177,18 @@ async def _contents(storage: Storage) -> AsyncIterator[Check]:
     yield await _failed_processes(storage)
     ready = await storage.queue.ready_sessions(limit=_COUNTED)
     yield Check("ready sessions", "ok", f"{_many(len(ready))} with unclaimed work")
+    yield await _unserved(storage)
+
+
+async def _unserved(storage: Storage) -> Check:
+    """Report agents whose queued input no worker takes, while workers run that take other work."""
+    workers = [each for each in await storage.workers.list() if not each.is_late]
+    agents = await storage.queue.ready_agents(limit=_COUNTED)
+    left = [agent for agent in agents if not any(each.takes_turns(agent) for each in workers)]
+    if not workers or not left:
+        return Check("workers", "ok", f"{plural(len(workers), 'live worker')}")
+    names = ", ".join("input that names no agent" if agent is None else agent for agent in left[:_NAMED])
+    return Check("workers", "warn", f"no live worker takes {names}; see lash workers ls, and lash worker --agent")
 
 
 async def _dead_letters(storage: Storage) -> Check:

@@ -29,6 +29,13 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
     help="Run only processes of this name; may be given several times.",
 )
 @click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME",
+    help="Run only turns of this agent; may be given several times.",
+)
+@click.option(
     "--grace",
     type=float,
     metavar="SECONDS",
@@ -44,19 +51,27 @@ def worker(
     sessions: int | None,
     processes: int | None,
     process_names: tuple[str, ...],
+    agents: tuple[str, ...],
     grace: float | None,
     log_level: str,
 ) -> None:
     """Run the agents and processes of an application until SIGTERM or SIGINT; logs go to standard error.
 
-    A worker for sessions only has --processes 0, one for processes only --sessions 0.
+    A worker for sessions only has --processes 0, one for processes only --sessions 0. With --agent, input that names no
+    agent, in a session without a turn, is left to other workers.
 
     MODULE:APP is where the lash.App is, which names its storage itself. At the end, what runs may finish or is given
     back to others; a second signal ends at once.
     """
     from lash.cli.worker import run
 
-    wanted = {"sessions": sessions, "processes": processes, "process_names": process_names or None, "grace_s": grace}
+    wanted = {
+        "sessions": sessions,
+        "processes": processes,
+        "process_names": process_names or None,
+        "agents": agents or None,
+        "grace_s": grace,
+    }
     code = run(target, wanted, level=log_level)
     if code != OK:
         raise CommandFailed(code)

@@ -61,6 +61,11 @@ class WorkerRecord(Value, frozen=True, kw_only=True):
     def worker_id(self) -> str:
         return self.beat.owner.incarnation_id
 
+    def takes_turns(self, agent: str | None) -> bool:
+        """Return whether the worker is there to run turns of an agent; None is input for no known agent."""
+        agents, is_there = self.beat.served.agents, self.status is WorkerStatus.ACTIVE and not self.is_late
+        return is_there and self.beat.session_slots > 0 and (agents is None or agent in agents)
+
 
 class Holding(Value, frozen=True, kw_only=True):
     """What a worker runs: the sessions and processes whose live leases it holds."""

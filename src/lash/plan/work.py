@@ -95,6 +95,8 @@ class WorkPoll(msgspec.Struct, frozen=True, kw_only=True):
     running_processes: tuple[str, ...]
     process_names: tuple[str, ...] | None = None
     """The labels of the processes that the caller takes; None is all."""
+    agents: tuple[str, ...] | None = None
+    """The agents whose sessions the caller takes; None is all."""
     beat: WorkerRow | None = None
 
 
@@ -131,6 +133,7 @@ def check_poll(
     running_processes: object,
     beat: object = None,
     process_names: object = None,
+    agents: object = None,
 ) -> WorkPoll:
     """Return the checked poll, or raise InvalidInput."""
     check_claim(owner, 0)
@@ -145,6 +148,7 @@ def check_poll(
         running_sessions=check_identifiers("running_sessions", running_sessions),
         running_processes=check_identifiers("running_processes", running_processes),
         process_names=None if process_names is None else check_identifiers("process_names", process_names),
+        agents=None if agents is None else check_identifiers("agents", agents),
         beat=row,
     )
 

@@ -12,25 +12,28 @@ from weakref import WeakKeyDictionary
 
 from lash.errors import LashError
 from lash.model.lease import ResourceKind
-from lash.model.worker import Beat, WorkerStatus
+from lash.model.worker import WorkerRecord, WorkerStatus
 from lash.stores.storage import Storage
 
 _log: Final = logging.getLogger("lash")
 _PATIENCE_S: Final = 3.0
 """How long a caller waits before the workers are looked at: longer than most replies take to begin."""
 _EVERY_S: Final = 3.0
-"""How often they are looked at for all callers of a storage."""
-_read_at: Final[WeakKeyDictionary[Storage, dict[ResourceKind, float]]] = WeakKeyDictionary()
+"""How often they are looked at for all callers of a storage that wait for one agent, or for processes."""
+_read_at: Final[WeakKeyDictionary[Storage, dict[tuple[ResourceKind, str | None], float]]] = WeakKeyDictionary()
 
 
 @contextlib.contextmanager
-def warn_without_worker(storage: Storage, kind: ResourceKind, awaited: str) -> Iterator[None]:
+def warn_without_worker(
+    storage: Storage, kind: ResourceKind, awaited: str, *, agent: str | None = None
+) -> Iterator[None]:
     """Surround a wait: log a warning, once, if it takes seconds and no worker runs what is awaited.
 
-    Callers that wait at the same time share the warning: in an overloaded fleet all of them wait for seconds.
+    Callers that wait at the same time for the same agent share the warning: in an overloaded fleet all of them wait for
+    seconds.
     """
     loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
-    timer = loop.call_later(_PATIENCE_S, lambda: tasks.append(loop.create_task(_warn(storage, kind, awaited))))
+    timer = loop.call_later(_PATIENCE_S, lambda: tasks.append(loop.create_task(_warn(storage, kind, awaited, agent))))
     try:
         yield
     finally:
@@ -39,24 +42,26 @@ def warn_without_worker(storage: Storage, kind: ResourceKind, awaited: str) -> I
             task.cancel()
 
 
-async def _warn(storage: Storage, kind: ResourceKind, awaited: str) -> None:
+async def _warn(storage: Storage, kind: ResourceKind, awaited: str, agent: str | None) -> None:
     reads, now = _read_at.setdefault(storage, {}), time.monotonic()
-    if now < reads.get(kind, float("-inf")) + _EVERY_S:
+    if now < reads.get((kind, agent), float("-inf")) + _EVERY_S:
         return
-    reads[kind] = now
+    reads[kind, agent] = now
     # A storage that cannot be read is reported by the wait itself.
     with contextlib.suppress(LashError):
-        active = [
-            each for each in await storage.workers.list() if each.status is WorkerStatus.ACTIVE and not each.is_late
-        ]
-        if not any(_is_able(each.beat, kind) for each in active):
+        if not any(_is_able(each, kind, agent) for each in await storage.workers.list()):
+            what = "turn" if agent is None else f"turn of agent {agent!r}"
             _log.warning(
                 "no worker runs a %s on this storage; %s waits for one: start `lash worker module:app`, or open an "
                 "app without worker=False",
-                "turn" if kind is ResourceKind.SESSION else "process",
+                what if kind is ResourceKind.SESSION else "process",
                 awaited,
             )
 
 
-def _is_able(beat: Beat, kind: ResourceKind) -> bool:
-    return (beat.session_slots if kind is ResourceKind.SESSION else beat.process_slots) > 0
+def _is_able(worker: WorkerRecord, kind: ResourceKind, agent: str | None) -> bool:
+    if kind is ResourceKind.SESSION and agent is not None:
+        return worker.takes_turns(agent)
+    is_there = worker.status is WorkerStatus.ACTIVE and not worker.is_late
+    slots = worker.beat.session_slots if kind is ResourceKind.SESSION else worker.beat.process_slots
+    return is_there and slots > 0

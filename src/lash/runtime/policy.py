@@ -52,6 +52,12 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
     """How many processes it runs at once; 0 leaves them to other workers. Parked ones do not count."""
     process_names: tuple[str, ...] | None = None
     """The names of the processes that it runs; None runs all."""
+    agents: tuple[str, ...] | None = None
+    """The agents whose turns it runs; None runs all.
+
+    Input is for the agent that the message names, or else for that of the session's last turn. Input for which neither
+    is known is left to workers that run all.
+    """
     lease_ttl_s: float = 30.0
     poll_s: float = 1.5
     """How often an idle worker polls without a hint, in case one was lost."""
@@ -81,8 +87,9 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
         times = (self.lease_ttl_s, self.poll_s, 1 if self.maintenance_s is None else self.maintenance_s)
         if min(limits) < 0 or min(times) <= 0:
             raise ConfigError(f"a worker needs limits that are not negative and times above 0; got {self!r}")
-        if self.process_names is not None and not isinstance(self.process_names, tuple):
-            raise ConfigError(f"process_names must be a tuple of names or None; got {self.process_names!r}")
+        for what, names in (("process_names", self.process_names), ("agents", self.agents)):
+            if names is not None and not isinstance(names, tuple):
+                raise ConfigError(f"{what} must be a tuple of names or None; got {names!r}")
 
     @property
     def ttl_ms(self) -> int:

@@ -17,6 +17,12 @@ class Text(msgspec.Struct, frozen=True, array_like=True):
     text: str
 
 
+class OptionalText(msgspec.Struct, frozen=True, array_like=True):
+    """A row of one text or NULL."""
+
+    text: str | None
+
+
 class Number(msgspec.Struct, frozen=True, array_like=True):
     """A row of one integer."""
 

@@ -170,6 +170,14 @@ class QueueStore(Protocol):
         """
         ...
 
+    async def ready_agents(self, *, limit: int = 100) -> tuple[str | None, ...]:
+        """Return at most ``limit`` agents that have queued input which is not delayed, claimed or not, by name.
+
+        Input is for the agent that it names, or else for that of the session's last turn; None, the last one, is input
+        for which neither is known. The cost depends on the number of agents, not on the length of the queues.
+        """
+        ...
+
 
 class QueueRows(Protocol):
     """The batches of one database; `lash.backend.queue.Queue` makes a `QueueStore` of them.
@@ -194,6 +202,8 @@ class QueueRows(Protocol):
         ...
 
     async def ready_sessions(self, limit: int, after: str | None) -> Sequence[str]: ...
+
+    async def ready_agents(self, limit: int) -> Sequence[str | None]: ...
 
 
 class ClaimRows(Protocol):

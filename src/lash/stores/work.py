@@ -26,6 +26,7 @@ class WorkStore(Protocol):
         running_processes: Collection[str] = (),
         beat: Beat | None = None,
         process_names: Collection[str] | None = None,
+        agents: Collection[str] | None = None,
     ) -> WorkList:
         """Return what the caller can claim now, and commands and cancellations for what it runs already.
 
@@ -36,6 +37,10 @@ class WorkStore(Protocol):
 
         ``process_names`` are the labels of the processes that the caller takes; without it, it takes all. A poll reads
         past ready processes of other labels.
+
+        ``agents`` are those whose input the caller takes; without it, it takes all. Input is for the agent that it
+        names, or else for that of the session's last turn; without either it is left to callers that take all. Ready
+        and due input of other agents is not read.
 
         With a ``beat`` the call also registers the owner as a worker, or shows that it lives, and removes the workers
         that missed their last four beats, all in one transaction; the answer then has the place of the worker in the

@@ -1066,6 +1066,12 @@ class QueueStore:
         The cost does not depend on the length of the queues. ``after`` is the last session of the previous page. A page
         with fewer than ``limit`` is the last.
         """
+    def ready_agents(self, *, limit: int = 100) -> tuple[str | None, ...]:
+        """Return at most ``limit`` agents that have queued input which is not delayed, claimed or not, by name.
+
+        Input is for the agent that it names, or else for that of the session's last turn; None, the last one, is input
+        for which neither is known. The cost depends on the number of agents, not on the length of the queues.
+        """
 
 class RecordStore:
     """Small values under a collection and a key, with a version for compare-and-set and an optional expiry.
@@ -1829,6 +1835,7 @@ class WorkStore:
         running_processes: Collection[str] = ...,
         beat: Beat | None = None,
         process_names: Collection[str] | None = None,
+        agents: Collection[str] | None = None,
     ) -> WorkList:
         """Return what the caller can claim now, and commands and cancellations for what it runs already.
 
@@ -1839,6 +1846,10 @@ class WorkStore:
 
         ``process_names`` are the labels of the processes that the caller takes; without it, it takes all. A poll reads
         past ready processes of other labels.
+
+        ``agents`` are those whose input the caller takes; without it, it takes all. Input is for the agent that it
+        names, or else for that of the session's last turn; without either it is left to callers that take all. Ready
+        and due input of other agents is not read.
 
         With a ``beat`` the call also registers the owner as a worker, or shows that it lives, and removes the workers
         that missed their last four beats, all in one transaction; the answer then has the place of the worker in the

@@ -42,6 +42,7 @@ MIGRATIONS = (
     "0025_priorities",
     "0026_limits",
     "0027_session_changes",
+    "0028_agents_of_input",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

@@ -97,6 +97,7 @@ def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
     yield "dead letters", storage.queue.dead
     yield "queued", storage.queue.list_all
     yield "ready", storage.queue.ready_sessions
+    yield "ready agents", storage.queue.ready_agents
     yield "leases", storage.leases.live
     yield "usage", lambda: storage.usage.sum(["day", "model", "agent", "session", "source"])
     yield "work", lambda: storage.work.poll(sessions=9, processes=9, owner=owner("worker"))

@@ -43,7 +43,7 @@ READS = {
     "OccurrenceStore": {"deliveries", "get"},
     "ProcessLeaseStore": {"holder"},
     "ProcessStore": {"get", "ids", "list", "runnable"},
-    "QueueStore": {"dead", "list", "list_all", "list_pending", "ready_sessions"},
+    "QueueStore": {"dead", "list", "list_all", "list_pending", "ready_agents", "ready_sessions"},
     "RecordStore": {"collections", "get", "get_many", "list"},
     "RowStore": {"count", "mark", "pulse", "read", "read_stored", "reseal", "schema_number", "sequences"},
     "ScheduleStore": {"get", "list", "next_fire_at_ms"},

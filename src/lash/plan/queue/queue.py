@@ -25,6 +25,7 @@ from lash.model.queue import (
 from lash.model.session.checkpoint import AGENT_OPTION
 from lash.model.session.commit import CommitBudget
 from lash.model.value import Value
+from lash.plan.agent import fitting_agent
 from lash.plan.sealed import BATCH
 
 COMMAND_LANE: Final = "command"
@@ -46,6 +47,8 @@ class EncodedBatch(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     payloads: str
     content_hash: str
+    agent: str | None
+    """The agent that the input names."""
 
 
 class BatchRow(msgspec.Struct, frozen=True, array_like=True):
@@ -102,7 +105,14 @@ def encode_batch(draft: BatchDraft) -> EncodedBatch:
         lane=COMMAND_LANE if is_command else EARLY_LANE if early else LATE_LANE,
         payloads=body,
         content_hash=_hash(draft, tuple(map(_without_agent, draft.payloads))),
+        agent=_agent_of(draft),
     )
+
+
+def _agent_of(draft: BatchDraft) -> str | None:
+    inputs = (each for each in draft.payloads if isinstance(each, TurnInput))
+    named = (fitting_agent(each.protocol_turn_options) for each in inputs)
+    return next((agent for agent in named if agent is not None), None)
 
 
 def _hash(draft: BatchDraft, payloads: tuple[Payload, ...]) -> str:

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from lash.base.codec import encode
 from lash.base.compression import BlobRef, Compression, StoredBlob
-from lash.base.limits import MAX_IDENTIFIER_LENGTH, MAX_INTEGER, check_digest, check_identifier, check_integer
+from lash.base.limits import MAX_INTEGER, check_digest, check_identifier, check_integer
 from lash.errors import (
     AttachmentNotFound,
     BlobNotFound,
@@ -30,9 +30,10 @@ from lash.errors import (
 )
 from lash.model.lease import LeaseFence, ResourceKind, session_resource
 from lash.model.scope import turn_scope_id
-from lash.model.session.checkpoint import AGENT_OPTION, TurnState
+from lash.model.session.checkpoint import TurnState
 from lash.model.session.commit import Append, Commit, CommitBudget, CommitResult, GraphDelta, ReplaceFull, Unchanged
 from lash.model.session.session import Retention, SessionConfig
+from lash.plan.agent import fitting_agent
 from lash.plan.lease import NEVER_HELD, LeaseRow, check_fence, require_fence
 from lash.plan.queue.claim import check_completions, require_completion
 from lash.plan.record import (
@@ -230,8 +231,7 @@ def retained(prepared: PreparedCommit, keep: int | None) -> PreparedCommit:
 
 def agent_of(state: TurnState) -> str | None:
     """Return the agent of the turn, if the state names one that fits an index."""
-    agent = state.protocol_turn_options.get(AGENT_OPTION)
-    return agent if isinstance(agent, str) and 0 < len(agent) <= MAX_IDENTIFIER_LENGTH and "\0" not in agent else None
+    return fitting_agent(state.protocol_turn_options)
 
 
 def encode_new_nodes(delta: GraphDelta, compression: Compression) -> tuple[EncodedNode, ...]:

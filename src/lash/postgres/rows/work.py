@@ -35,6 +35,7 @@ class PostgresWorkRows:
             *((None, None) if own is None else (own.boot_id, own.host_id)),
             *(list(poll.running_sessions), list(poll.running_processes), MAX_HOLDERS),
             None if poll.process_names is None else list(poll.process_names),
+            None if poll.agents is None else list(poll.agents),
         )
         answer = await self._ask(arguments, poll.beat)
         if answer is None:

@@ -21,21 +21,26 @@ workers AS MATERIALIZED (
 ),
 ready AS (
     SELECT
-        's' AS kind, wanted.session_id AS id, NULL::text AS label, NULL::json AS facts,
+        's' AS kind, wanted.session_id AS id, coalesce(p.agent, b.agent, s.agent) AS name, NULL::json AS facts,
         CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > c.now_ms THEN l.incarnation_id END AS holder
     FROM unnest(:session_ids::text[]) AS wanted (session_id)
     CROSS JOIN clock AS c
     CROSS JOIN LATERAL (
-        SELECT s.session_key FROM :"schema".lash_sessions AS s WHERE s.session_id = wanted.session_id LIMIT 1
+        SELECT s.session_key, s.agent FROM :"schema".lash_sessions AS s WHERE s.session_id = wanted.session_id LIMIT 1
     ) AS s
     CROSS JOIN LATERAL (
         SELECT l.* FROM :"schema".lash_session_leases AS l WHERE l.session_key = s.session_key LIMIT 1
     ) AS l
     LEFT JOIN LATERAL (
-        SELECT b.seq FROM :"schema".lash_batches AS b
+        SELECT b.seq, b.agent FROM :"schema".lash_batches AS b
         WHERE b.session_key = s.session_key AND b.available_at_ms = 0
         LIMIT 1
     ) AS b ON true
+    LEFT JOIN LATERAL (
+        SELECT b.agent FROM :"schema".lash_batches AS b
+        WHERE b.session_key = s.session_key AND b.available_at_ms = 9223372036854775807
+        LIMIT 1
+    ) AS p ON l.waiting_for IS NOT NULL
     WHERE (b.seq IS NOT NULL OR l.waiting_for IS NOT NULL)
         AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= c.now_ms)
     UNION ALL
@@ -72,7 +77,10 @@ assigned AS MATERIALIZED (
                 OR (
                     r.holder IS NULL AND w.status = 'active' AND w.worker_id <> :excluded::text
                     AND CASE r.kind WHEN 's' THEN w.free_sessions ELSE w.free_processes END > 0
-                    AND (r.kind = 's' OR w.processes IS NULL OR w.processes::jsonb ? r.label)
+                    AND CASE
+                        WHEN r.kind = 's' THEN w.agents IS NULL OR w.agents::jsonb ? r.name
+                        ELSE w.processes IS NULL OR w.processes::jsonb ? r.name
+                    END
                 )
             ORDER BY w.worker_id <> :preferred::text, hashtextextended(w.worker_id || r.id, 0)
             LIMIT 2

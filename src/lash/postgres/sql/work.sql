@@ -4,11 +4,11 @@
 -- index of each list.
 WITH RECURSIVE clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- The sessions with the most urgent ready work. This and the next two lists read up to 256 batches more than they
--- need: those of running and of paused sessions are left out.
+-- need: those of running and of paused sessions are left out, and those of other agents than $11.
 urgent AS (
     SELECT b.session_key, b.priority, b.seq
     FROM (
-        SELECT b.session_key, b.priority, b.seq - 0 AS seq
+        SELECT b.session_key, b.priority, b.agent, b.seq - 0 AS seq
         FROM :"schema".lash_batches AS b
         WHERE b.available_at_ms = 0 AND b.priority > 0
         ORDER BY b.priority DESC, b.seq - 0
@@ -22,15 +22,16 @@ urgent AS (
     ) AS l
     WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
         AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+        AND ($11::text[] IS NULL OR b.agent = ANY ($11::text[]))
     LIMIT $1::bigint
 ),
--- The sessions whose ready work arrived first.
+-- The sessions whose ready work arrived first, if the caller takes all agents.
 arrived AS MATERIALIZED (
     SELECT b.session_key, b.seq
     FROM (
         SELECT b.session_key, b.priority, b.seq - 0 AS seq
         FROM :"schema".lash_batches AS b
-        WHERE b.available_at_ms = 0
+        WHERE b.available_at_ms = 0 AND $11::text[] IS NULL
         ORDER BY b.seq - 0
         LIMIT $1::bigint + 256
     ) AS b
@@ -48,7 +49,7 @@ arrived AS MATERIALIZED (
 newest AS (
     SELECT b.session_key, b.seq
     FROM (
-        SELECT b.session_key, b.priority, b.seq - 0 AS seq
+        SELECT b.session_key, b.priority, b.agent, b.seq - 0 AS seq
         FROM :"schema".lash_batches AS b
         WHERE b.available_at_ms = 0
         ORDER BY b.seq - 0 DESC
@@ -62,6 +63,7 @@ newest AS (
     ) AS l
     WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
         AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+        AND ($11::text[] IS NULL OR b.agent = ANY ($11::text[]))
     LIMIT ($1::bigint + 3) / 4
 ),
 -- One step through the index per session that has ready work, not per batch.
@@ -72,7 +74,7 @@ walk AS (
         ORDER BY b.session_key
         LIMIT 1
     ) AS session_key
-    WHERE (SELECT count(DISTINCT arrived.session_key) FROM arrived) < $1::bigint
+    WHERE $11::text[] IS NULL AND (SELECT count(DISTINCT arrived.session_key) FROM arrived) < $1::bigint
     UNION ALL
     SELECT (
         SELECT b.session_key FROM :"schema".lash_batches AS b
@@ -83,10 +85,34 @@ walk AS (
     FROM walk AS w
     WHERE w.session_key IS NOT NULL
 ),
--- The oldest sessions with ready work, if the first batches are of too few sessions.
+-- The same per session that has ready work for one of the agents.
+agent_walk AS (
+    SELECT
+        wanted.agent,
+        (
+            SELECT b.session_key FROM :"schema".lash_batches AS b
+            WHERE b.agent = wanted.agent AND b.available_at_ms = 0
+            ORDER BY b.agent, b.available_at_ms, b.session_key
+            LIMIT 1
+        ) AS session_key
+    FROM unnest($11::text[]) AS wanted (agent)
+    WHERE $1::bigint > 0
+    UNION ALL
+    SELECT
+        w.agent,
+        (
+            SELECT b.session_key FROM :"schema".lash_batches AS b
+            WHERE b.agent = w.agent AND b.available_at_ms = 0 AND b.session_key > w.session_key
+            ORDER BY b.agent, b.available_at_ms, b.session_key
+            LIMIT 1
+        )
+    FROM agent_walk AS w
+    WHERE w.session_key IS NOT NULL
+),
+-- The oldest sessions with ready work, if the first batches are of too few sessions, or if the caller takes some agents.
 aged AS (
     SELECT w.session_key
-    FROM walk AS w
+    FROM (SELECT walk.session_key FROM walk UNION ALL SELECT agent_walk.session_key FROM agent_walk) AS w
     CROSS JOIN LATERAL (
         SELECT l.token, l.expires_at_ms, l.paused_until_ms
         FROM :"schema".lash_session_leases AS l
@@ -107,11 +133,31 @@ due AS (
         WHERE l.session_key = b.session_key
         LIMIT 1
     ) AS l
-    WHERE b.available_at_ms > 0 AND b.available_at_ms <= (SELECT now_ms FROM clock)
+    WHERE $11::text[] IS NULL AND b.available_at_ms > 0 AND b.available_at_ms <= (SELECT now_ms FROM clock)
         AND (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
         AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
     ORDER BY b.available_at_ms
     LIMIT $1::bigint
+),
+agent_due AS (
+    SELECT found.session_key, found.available_at_ms
+    FROM unnest($11::text[]) AS wanted (agent)
+    CROSS JOIN LATERAL (
+        SELECT b.session_key, b.available_at_ms
+        FROM :"schema".lash_batches AS b
+        CROSS JOIN LATERAL (
+            SELECT l.token, l.expires_at_ms, l.paused_until_ms
+            FROM :"schema".lash_session_leases AS l
+            WHERE l.session_key = b.session_key
+            LIMIT 1
+        ) AS l
+        WHERE b.agent = wanted.agent AND b.available_at_ms > 0
+            AND b.available_at_ms <= (SELECT now_ms FROM clock)
+            AND (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
+            AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+        ORDER BY b.agent, b.available_at_ms
+        LIMIT $1::bigint
+    ) AS found
 ),
 -- The sessions whose parked turn has been ready for longest.
 parked AS (
@@ -119,6 +165,14 @@ parked AS (
     FROM :"schema".lash_session_leases AS l
     WHERE l.waiting_for IS NOT NULL AND l.paused_until_ms <= (SELECT now_ms FROM clock)
         AND (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
+        AND CASE WHEN $11::text[] IS NULL THEN true ELSE coalesce(
+            (
+                SELECT b.agent FROM :"schema".lash_batches AS b
+                WHERE b.session_key = l.session_key AND b.available_at_ms = 9223372036854775807
+                LIMIT 1
+            ),
+            (SELECT s.agent FROM :"schema".lash_sessions AS s WHERE s.session_key = l.session_key)
+        ) = ANY ($11::text[]) END
     ORDER BY l.paused_until_ms
     LIMIT $1::bigint
 ),
@@ -223,6 +277,8 @@ SELECT
         SELECT s.session_id
         FROM (
             SELECT due.session_key, due.available_at_ms AS place FROM due
+            UNION ALL
+            SELECT agent_due.session_key, agent_due.available_at_ms FROM agent_due
             UNION ALL
             SELECT parked.session_key, parked.paused_until_ms FROM parked
         ) AS found
@@ -369,13 +425,13 @@ SELECT
 ;
 
 -- name: work_beat
--- The same with a beat ($11, the row of the worker as a JSON object): registers the worker or shows that it lives,
+-- The same with a beat ($12, the row of the worker as a JSON object): registers the worker or shows that it lives,
 -- removes workers that missed too many beats, and returns the place of the worker among the others: workers that take
 -- all work come first, then the order of their start decides. What an operator decided about it stays. The statement sees the rows from before its own writes.
 -- include: work_lists
 , beat AS (
     SELECT b.*
-    FROM json_to_record($11::json) AS b (
+    FROM json_to_record($12::json) AS b (
         worker_id text, owner_id text, host text, pid bigint, process text, boot_id text, version text, beat_ms bigint,
         session_slots bigint, process_slots bigint, free_sessions bigint, free_processes bigint, agents text,
         processes text, labels text, channel text, status text
@@ -403,8 +459,8 @@ others AS MATERIALIZED (
         o.worker_id, o.owner_id, o.process, o.boot_id, o.status, o.started_at_ms,
         o.agents IS NOT NULL OR o.processes IS NOT NULL OR o.labels IS NOT NULL OR o.session_slots = 0
             OR o.process_slots = 0 AS is_partial,
-        o.seen_at_ms + $12::bigint * o.beat_ms >= c.now_ms AS live,
-        o.seen_at_ms + $13::bigint * o.beat_ms < c.now_ms AS gone
+        o.seen_at_ms + $13::bigint * o.beat_ms >= c.now_ms AS live,
+        o.seen_at_ms + $14::bigint * o.beat_ms < c.now_ms AS gone
     FROM :"schema".lash_workers AS o CROSS JOIN clock AS c
     WHERE o.worker_id <> $4::text
 ),

@@ -24,6 +24,8 @@ class TurnEnd(enum.Enum):
     """The worker stops; another one continues from the records."""
     UNKNOWN = "unknown", AfterRun.LEAVE
     """No agent of the name that the session wants is declared here."""
+    LEFT = "left", AfterRun.LEAVE
+    """The worker does not run turns of this agent."""
 
     @property
     def after(self) -> AfterRun:

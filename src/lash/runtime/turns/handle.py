@@ -187,7 +187,7 @@ class SessionHandle:
             sent = await self._enqueue(draft)
             awaited = f"the reply to {draft.source_key!r} in session {self.session_id!r}"
             try:
-                with warn_without_worker(self._storage, ResourceKind.SESSION, awaited):
+                with warn_without_worker(self._storage, ResourceKind.SESSION, awaited, agent=self._agent):
                     async with asyncio.timeout(timeout_s):
                         return await self._await_reply(draft, sent, watch)
             except TimeoutError:

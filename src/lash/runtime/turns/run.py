@@ -178,6 +178,8 @@ class TurnRun:
         except UnknownDefinition as unknown:
             self._core.hooks.note("definition.unknown", session_id=self.session_id, message=str(unknown))
             return await self._give_back(TurnEnd.UNKNOWN, count_attempt=False)
+        if self._core.options.agents is not None and agent.name not in self._core.options.agents:
+            return await self._give_back(TurnEnd.LEFT, count_attempt=False)
         self._answered_by = agent.name
         crashes = self.attempt - 1 - self._failures
         if crashes > agent.retry.max_crashes:

@@ -146,6 +146,7 @@ class Poller:
             running_processes=self._process_slots.names(),
             beat=beat,
             process_names=self._core.options.process_names,
+            agents=self._core.options.agents,
         )
         if work.fleet is not None:
             self._membership.note(work.fleet)

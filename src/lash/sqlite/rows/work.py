@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 
 from lash.errors import CorruptData
@@ -111,7 +113,14 @@ def _poll(reader: Reader, poll: WorkPoll, fleet: FleetRow | None = None) -> Work
 def _ready_sessions(reader: Reader, poll: WorkPoll) -> tuple[list[str], list[str], list[str], list[str]]:
     """Return the sessions of the four lanes."""
     lanes: tuple[list[str], list[str], list[str], list[str]] = ([], [], [], [])
-    for row in reader.all(_Ready, "work_sessions", limit=poll.sessions, now_ms=reader.now_ms):
+    limit, now_ms = poll.sessions, reader.now_ms
+    if poll.agents is None:
+        found = reader.all(_Ready, "work_sessions", limit=limit, now_ms=now_ms)
+    else:
+        # In random order: the due input of one agent may be as much as is read.
+        agents = json_array(random.sample(poll.agents, len(poll.agents)))
+        found = reader.all(_Ready, "work_sessions_of_agents", agents=agents, limit=limit, now_ms=now_ms)
+    for row in found:
         lanes[row.lane].append(row.session_id)
     return lanes
 

@@ -95,10 +95,25 @@ UPDATE lash_workers SET free_sessions = 0, free_processes = 0
 WHERE worker_id IN (SELECT value FROM json_each(:worker_ids));
 
 -- name: worker_ready_sessions
--- The given sessions that have ready work or a parked turn, and no pause, each with its agent and the holder of its live
--- lease.
+-- The given sessions that have ready work or a parked turn, and no pause, each with the agent of that work and the holder
+-- of its live lease.
 SELECT
-    s.session_id, s.agent, CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > :now_ms THEN l.incarnation_id END
+    s.session_id,
+    COALESCE(
+        (
+            SELECT b.agent FROM lash_batches AS b INDEXED BY lash_batches_delayed
+            WHERE b.session_key = s.session_key AND b.available_at_ms > 0 AND b.available_at_ms = 9223372036854775807
+                AND l.waiting_for IS NOT NULL
+            LIMIT 1
+        ),
+        (
+            SELECT b.agent FROM lash_batches AS b INDEXED BY lash_batches_ready
+            WHERE b.session_key = s.session_key AND b.available_at_ms = 0
+            LIMIT 1
+        ),
+        s.agent
+    ),
+    CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > :now_ms THEN l.incarnation_id END
 FROM json_each(:session_ids) AS wanted
 CROSS JOIN lash_sessions AS s ON s.session_id = wanted.value
 CROSS JOIN lash_session_leases AS l ON l.session_key = s.session_key

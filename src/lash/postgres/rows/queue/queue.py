@@ -12,7 +12,7 @@ from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey, SourceKeyRow
 from lash.plan.sealed import BATCH
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.lookup import missing
-from lash.sqlkit.rows import Text
+from lash.sqlkit.rows import OptionalText, Text
 
 
 class _KnownKeyAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -42,7 +42,7 @@ class PostgresQueueRows:
             "queue_enqueue",
             *(draft.session_id, batch_id, draft.source_key, batch.content_hash, batch.lane),
             *(draft.delivery.value, draft.slot.value, draft.merge_key, draft.available_at_ms, payloads),
-            *(draft.wake_session_id, draft.priority),
+            *(draft.wake_session_id, draft.priority, batch.agent),
             # Without a source key, a retry after a lost connection would enqueue twice.
             repeatable=draft.source_key is not None,
         )
@@ -72,3 +72,6 @@ class PostgresQueueRows:
 
     async def ready_sessions(self, limit: int, after: str | None) -> Sequence[str]:
         return [row.text for row in await self._database.read_all(Text, "queue_ready_sessions", limit, after)]
+
+    async def ready_agents(self, limit: int) -> Sequence[str | None]:
+        return [row.text for row in await self._database.read_all(OptionalText, "queue_ready_agents", limit)]

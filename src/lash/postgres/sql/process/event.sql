@@ -106,7 +106,7 @@ change AS (
 ),
 -- The lock prevents a concurrent deletion of the session; it does not wait for commits.
 target AS (
-    SELECT s.session_key
+    SELECT s.session_key, s.agent
     FROM moved, :"schema".lash_sessions AS s
     WHERE s.session_id = $12::text
     FOR KEY SHARE OF s
@@ -122,11 +122,12 @@ reserved AS (
 ),
 batch AS (
     INSERT INTO :"schema".lash_batches (
-        session_key, batch_id, source_key, lane, delivery, slot, available_at_ms, enqueued_at_ms, payloads
+        session_key, batch_id, source_key, lane, delivery, slot, available_at_ms, enqueued_at_ms, payloads, agent
     )
     SELECT
-        reserved.session_key, $14::text, $13::text, $16::text, $17::text, $18::text, 0, moved.now_ms, $19::text
-    FROM moved, reserved
+        reserved.session_key, $14::text, $13::text, $16::text, $17::text, $18::text, 0, moved.now_ms, $19::text,
+        target.agent
+    FROM moved, reserved, target
     WHERE reserved.batch_id = $14::text
 ),
 wake AS (

@@ -34,13 +34,13 @@ guard AS (
 buried AS (
     INSERT INTO :"schema".lash_dead_letters (
         session_key, batch_id, seq, source_key, lane, delivery, slot, merge_key, enqueued_at_ms, claim_count,
-        failure_count, priority, payloads,
+        failure_count, priority, payloads, agent, names_agent,
         claim_token, reason, error, died_at_ms
     )
     SELECT
         held.session_key, held.batch_id, held.seq, held.source_key, held.lane, held.delivery, held.slot, held.merge_key,
-        held.enqueued_at_ms, held.claim_count, held.failure_count, held.priority, held.payloads, held.claim_token,
-        $5::text, $6::text, guard.now_ms
+        held.enqueued_at_ms, held.claim_count, held.failure_count, held.priority, held.payloads, held.agent,
+        held.names_agent, held.claim_token, $5::text, $6::text, guard.now_ms
     FROM held, guard
     ORDER BY held.seq
 ),
@@ -64,11 +64,11 @@ gone AS (
 revived AS (
     INSERT INTO :"schema".lash_batches (
         session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, priority,
-        payloads
+        payloads, agent, names_agent
     )
     SELECT
         gone.session_key, gone.batch_id, gone.source_key, gone.lane, gone.delivery, gone.slot, gone.merge_key, 0,
-        gone.enqueued_at_ms, gone.priority, gone.payloads
+        gone.enqueued_at_ms, gone.priority, gone.payloads, gone.agent, gone.names_agent
     FROM gone
     RETURNING
         seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count,

@@ -1,7 +1,7 @@
 -- name: queue_enqueue
 -- Adds a batch to the end of the queue, unless its source key is known or the session does not exist. The lock prevents
 -- a concurrent deletion of the session; it does not wait for commits. A command is a reason to continue a parked turn.
-WITH s AS (SELECT session_key FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
+WITH s AS (SELECT session_key, agent FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
 clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 reserved AS (
     INSERT INTO :"schema".lash_source_keys (session_key, source_key, batch_id, content_hash, state)
@@ -14,12 +14,12 @@ reserved AS (
 written AS (
     INSERT INTO :"schema".lash_batches (
         session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads,
-        wake_session_id, priority
+        wake_session_id, priority, agent, names_agent
     )
     SELECT
         s.session_key, $2::text, $3::text, $5::text, $6::text, $7::text, $8::text,
         CASE WHEN $9::bigint > clock.now_ms THEN $9::bigint ELSE 0 END, clock.now_ms, $10::text, $11::text,
-        $12::bigint
+        $12::bigint, coalesce($13::text, s.agent), $13::text IS NOT NULL
     FROM s, clock
     WHERE $3::text IS NULL OR EXISTS (SELECT 1 FROM reserved)
     RETURNING
@@ -331,6 +331,35 @@ SELECT
 FROM :"schema".lash_sessions AS s
 JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = $1::text;
+
+-- name: queue_ready_agents
+-- The agents that have ready or due input: one step through the index per agent. NULL is input for no known agent.
+WITH RECURSIVE walk AS (
+    SELECT (
+        SELECT b.agent FROM :"schema".lash_batches AS b WHERE b.agent IS NOT NULL ORDER BY b.agent LIMIT 1
+    ) AS agent
+    UNION ALL
+    SELECT (SELECT b.agent FROM :"schema".lash_batches AS b WHERE b.agent > w.agent ORDER BY b.agent LIMIT 1)
+    FROM walk AS w
+    WHERE w.agent IS NOT NULL
+)
+SELECT w.agent
+FROM walk AS w
+WHERE CASE
+        WHEN w.agent IS NULL THEN (
+            SELECT b.seq FROM :"schema".lash_batches AS b
+            WHERE b.agent IS NULL AND b.available_at_ms <= :"schema".lash_now_ms()
+            ORDER BY b.available_at_ms
+            LIMIT 1
+        )
+        ELSE (
+            SELECT b.seq FROM :"schema".lash_batches AS b
+            WHERE b.agent = w.agent AND b.available_at_ms <= :"schema".lash_now_ms()
+            ORDER BY b.available_at_ms
+            LIMIT 1
+        )
+    END IS NOT NULL
+LIMIT $1::bigint;
 
 -- name: queue_ready_sessions
 -- Sessions after the given one that have ready work and no live lease: one step through the index per session, not per

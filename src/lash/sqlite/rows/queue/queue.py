@@ -12,7 +12,7 @@ from lash.plan.queue.queue import COMMAND_LANE, BatchRow, EncodedBatch, KnownKey
 from lash.plan.sealed import BATCH
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.rows.session.lookup import find_head
-from lash.sqlkit.rows import Text
+from lash.sqlkit.rows import OptionalText, Text
 
 
 class SQLiteQueueRows:
@@ -70,6 +70,12 @@ class SQLiteQueueRows:
         )
         return [row.text for row in rows]
 
+    async def ready_agents(self, limit: int) -> Sequence[str | None]:
+        rows = self._database.read(
+            lambda reader: reader.all(OptionalText, "queue_ready_agents", limit=limit, now_ms=reader.now_ms)
+        )
+        return [row.text for row in rows]
+
 
 def insert_batch(transaction: Transaction, session_key: int, batch: EncodedBatch, batch_id: str) -> BatchRow | KnownKey:
     """Insert a batch inside any write transaction, unless its source key is reserved."""
@@ -98,6 +104,7 @@ def insert_batch(transaction: Transaction, session_key: int, batch: EncodedBatch
         payloads=transaction.seals.text(BATCH, batch.payloads, batch_id),
         wake_session_id=draft.wake_session_id,
         priority=draft.priority,
+        agent=batch.agent,
         now_ms=transaction.now_ms,
     )
     if row is None:

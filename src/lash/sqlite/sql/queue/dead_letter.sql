@@ -9,12 +9,12 @@ WHERE session_key = :session_key AND claim_token = :claim_token
 -- Copies the batches that a claim holds to the dead letters, in the order of the queue.
 INSERT INTO lash_dead_letters (
     session_key, batch_id, seq, source_key, lane, delivery, slot, merge_key, enqueued_at_ms, claim_count,
-    failure_count, priority, payloads,
+    failure_count, priority, payloads, agent, names_agent,
     claim_token, reason, error, died_at_ms
 )
 SELECT
     session_key, batch_id, seq, source_key, lane, delivery, slot, merge_key, enqueued_at_ms, claim_count,
-    failure_count, priority, payloads,
+    failure_count, priority, payloads, agent, names_agent,
     claim_token, :reason, :error, :now_ms
 FROM lash_batches
 WHERE session_key = :session_key AND claim_token = :claim_token
@@ -24,9 +24,11 @@ ORDER BY seq;
 -- Copies a dead letter to the end of the queue, as if it had never been claimed.
 INSERT INTO lash_batches (
     session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, priority,
-    payloads
+    payloads, agent, names_agent
 )
-SELECT session_key, batch_id, source_key, lane, delivery, slot, merge_key, 0, enqueued_at_ms, priority, payloads
+SELECT
+    session_key, batch_id, source_key, lane, delivery, slot, merge_key, 0, enqueued_at_ms, priority, payloads, agent,
+    names_agent
 FROM lash_dead_letters
 WHERE session_key = :session_key AND batch_id = :batch_id
 RETURNING

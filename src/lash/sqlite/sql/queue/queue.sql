@@ -14,11 +14,12 @@ WHERE session_key = :session_key AND source_key = :source_key;
 -- Adds a batch to the end of the queue.
 INSERT INTO lash_batches (
     session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads,
-    wake_session_id, priority
+    wake_session_id, priority, agent, names_agent
 )
 VALUES (
     :session_key, :batch_id, :source_key, :lane, :delivery, :slot, :merge_key,
-    CASE WHEN :available_at_ms > :now_ms THEN :available_at_ms ELSE 0 END, :now_ms, :payloads, :wake_session_id, :priority
+    CASE WHEN :available_at_ms > :now_ms THEN :available_at_ms ELSE 0 END, :now_ms, :payloads, :wake_session_id, :priority,
+    COALESCE(:agent, (SELECT s.agent FROM lash_sessions AS s WHERE s.session_key = :session_key)), :agent IS NOT NULL
 )
 RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
@@ -141,6 +142,23 @@ WHERE b.session_key = :session_key AND b.seq > :after_seq
         OR l.token IS NULL OR l.fencing <> b.claim_lease_fencing
     )
 ORDER BY b.seq
+LIMIT :limit;
+
+-- name: queue_ready_agents
+-- The agents that have ready or due input: one step through the index per agent. NULL is input for no known agent.
+WITH RECURSIVE walk (agent) AS (
+    SELECT MIN(agent) FROM lash_batches INDEXED BY lash_batches_agent
+    UNION ALL
+    SELECT (SELECT MIN(b.agent) FROM lash_batches AS b INDEXED BY lash_batches_agent WHERE b.agent > w.agent)
+    FROM walk AS w
+    WHERE w.agent IS NOT NULL
+)
+SELECT w.agent
+FROM walk AS w
+WHERE EXISTS (
+    SELECT 1 FROM lash_batches AS b INDEXED BY lash_batches_agent
+    WHERE b.agent IS w.agent AND b.available_at_ms <= :now_ms
+)
 LIMIT :limit;
 
 -- name: queue_ready_sessions
