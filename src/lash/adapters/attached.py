@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
 
-from lash.connect.any_loop import SharedStorage
+from lash.connect.any_loop import SharedStorage, link_of
 from lash.connect.link import SharedLink
 from lash.connect.open import OpenOptions
 from lash.connect.shared import shared_link
@@ -34,7 +34,7 @@ class Attached:
         if isinstance(source, str):
             self._link = shared_link(source, OpenOptions())
         elif isinstance(given, SharedStorage):
-            self._link = given.link
+            self._link = link_of(given)
         else:
             self._storage, self._loop = source, _running_loop()
 

@@ -46,11 +46,6 @@ class SharedStorage(AnyLoop):
     def __init__(self, link: SharedLink) -> None:
         super().__init__(link, lambda storage: storage)
 
-    @property
-    def link(self) -> SharedLink:
-        """The calls to the storage, for code that runs a whole coroutine in its event loop."""
-        return self._link
-
     def session(self, session_id: str) -> AnyLoop:
         """Return a handle on one session, without checking that it exists and without opening the storage."""
         return session_class()(self._link, session_id)
@@ -66,6 +61,11 @@ class SharedStorage(AnyLoop):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         return None
+
+
+def link_of(storage: SharedStorage) -> SharedLink:
+    """Return the calls to a shared storage, for code that runs a whole coroutine in its event loop."""
+    return storage._link  # noqa: SLF001 (its methods are those of every storage)
 
 
 @functools.cache
