@@ -25,8 +25,8 @@ REPEATS = frozenset(
 )
 """Called until they return nothing: each call removes what it handled, so they need no cursor."""
 
-EXCERPTS = frozenset({"WorkerStore.holding"})
-"""They show the beginning of something short: a worker holds no more leases than it has slots."""
+EXCERPTS = frozenset({"WorkerStore.holding", "QueueStore.ready_agents"})
+"""They show the beginning of something short: the leases of a worker, one for each slot, and the agents of an app."""
 
 
 def _limited() -> Iterator[tuple[str, inspect.Signature, str]]:

@@ -66,8 +66,8 @@ async def test_the_secret_is_shown_nowhere(backend_url: str, caplog: pytest.LogC
         with pytest.raises(lash.InvalidInput) as invalid:
             await storage.waits.resolve(key, cast("lash.model.Resolved", "no resolution"))
         secret = await _secret(backend_url)
-        # Earlier tests may have left a view of all tables in the database.
-        await raw(backend_url, f"DROP TABLE lash_waits{' CASCADE' * backend_url.startswith('postgres')}")
+        # One lock: dropping it with the views of earlier tests takes several, which can deadlock with a read of them.
+        await raw(backend_url, "ALTER TABLE lash_waits RENAME TO lash_waits_gone")
         with pytest.raises(lash.LashError) as broken:
             await storage.waits.resolve(key, YES)
         for raised in (unknown, invalid, broken):

@@ -29,8 +29,8 @@ _WHOLE_GRAPH = {
     "maintenance_find_graphs",
 }
 """Queries that are meant to read all nodes of a session, or to go through all its segments."""
-_BOUNDED = {"maintenance_table_rows"}
-"""Queries that read the beginning of a table, up to a limit."""
+_BOUNDED = {"maintenance_table_rows", "limit_prune"}
+"""Queries that read the beginning of a table, up to a limit; or one that has a row for each limit in use."""
 _EMPTIED = "SCAN lash_session_wakes USING COVERING INDEX lash_session_wakes_session"
 """The beginning of a table whose rows are deleted as they are read, up to a limit."""
 _WHOLE_STORAGE = {"rows_forget_secrets", "rows_pulse"}
