@@ -225,10 +225,12 @@ FREE: Final = frozenset(
         # Numbers of which only the order counts, and it stays.
         *("lash_batches.seq", "lash_dead_letters.seq", "lash_dead_letters.place", "lash_process_changes.seq"),
         *("lash_schedules.schedule_key", "lash_trigger_subscriptions.subscription_key", "lash_usage.ordinal"),
+        *("lash_sessions.changed", "lash_session_ids.changed"),
         # Read as a session, by the command, and not as rows.
         *("lash_sessions.first_user_message", "lash_activity.body"),
         # Any number is true.
         *("lash_segments.closed", "lash_wait_changes.id", "lash_process_change_epoch.one"),
+        *("lash_batches.names_agent", "lash_dead_letters.names_agent"),
     }
 )
 """Columns in which any value, or any higher one, is valid, or which are checked elsewhere."""
