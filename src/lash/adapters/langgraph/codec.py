@@ -8,6 +8,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from lash.adapters.names import short
+
 Version: TypeAlias = str | int | float | None
 Typed: TypeAlias = tuple[str, bytes]
 """A value as the serializer of LangGraph returns it: the name of a format, and bytes in it."""
@@ -85,7 +87,7 @@ class Place(NamedTuple):
 
     @property
     def session_id(self) -> str:
-        return SESSION_PREFIX + _short(self.thread_id, 120)
+        return SESSION_PREFIX + short(self.thread_id, 120)
 
 
 _writes: Final = msgspec.msgpack.Decoder(list[Write])
@@ -131,7 +133,7 @@ def writes_key(namespace: str, checkpoint_id: str, task_id: str) -> str:
 
 
 def run_key(run_id: str) -> str:
-    return _short(run_id, 100)
+    return short(run_id, 100)
 
 
 def encode_checkpoint(checkpoint: StoredCheckpoint) -> bytes:
@@ -187,10 +189,4 @@ def as_bytes(value: object) -> bytes:
 
 
 def _quoted(text: str) -> str:
-    return _short(text.replace("%", "%25").replace("/", "%2F"), _MAX_ID)
-
-
-def _short(text: str, limit: int) -> str:
-    if 0 < len(text) <= limit and "\0" not in text:
-        return text
-    return "#" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
+    return short(text.replace("%", "%25").replace("/", "%2F"), _MAX_ID)

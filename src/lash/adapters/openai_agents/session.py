@@ -1,0 +1,201 @@
+"""A session of OpenAI's Agents SDK in a lash storage."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from agents.items import TResponseInputItem
+from agents.memory.session import SessionABC, _await_mutation, _CompactionSnapshot
+from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
+
+from lash.adapters.attached import Attached, StorageSource
+from lash.adapters.names import short
+from lash.adapters.openai_agents.items import Item, below, item_of, nodes_of
+from lash.errors import InvalidInput, RevisionConflict, SessionDeleted, SessionNotFound
+from lash.model.session.commit import Append, Commit, GraphDelta, Unchanged
+from lash.model.session.node import Node, RawNode
+from lash.model.session.session import Retention
+from lash.stores.session import Session
+from lash.stores.storage import Storage
+
+T = TypeVar("T")
+
+SESSION_PREFIX: Final = "openai-agents:"
+_GONE: Final = (SessionNotFound, SessionDeleted)
+
+
+class LashSession(SessionABC):
+    """The history of a conversation: ``Runner.run(agent, "hello", session=LashSession("user-1", "sqlite:///chat.db"))``.
+
+    It takes a storage URL or an open storage. Items that are added together are stored together or not at all, by any
+    number of processes at once. Removed items stay in the graph of the session, off its path; `clear_session` deletes
+    everything.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        source: StorageSource = "sqlite://",
+        *,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = (
+            SessionSettings() if session_settings is None else coerce_session_settings(session_settings)
+        )
+        self._attached = Attached(source)
+        self._name = SESSION_PREFIX + short(session_id, 200)
+        self._is_closed = False
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the items, or the last ``limit`` of them, in order."""
+        wanted = resolve_session_limit(limit, self.session_settings)
+        if wanted == 0:
+            return []
+        last = wanted if wanted is not None and wanted > 0 else None
+        nodes = await self._run(lambda storage: self._path(storage, last))
+        items: list[Any] = [item_of(node) for node in nodes]
+        return items
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Add items at the end, all or none; a cancelled call waits until they are stored."""
+        self._check_open()
+        if items:
+            nodes = nodes_of(cast("list[Item]", items))
+            try:
+                await _await_mutation(self._run(lambda storage: self._append(storage, nodes)))
+            except InvalidInput as error:
+                # What the SDK's own sessions raise for an item that is not JSON.
+                raise TypeError(str(error)) from error
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the last item and return it; None if there is none."""
+        return await self._pop_item_with_validation()
+
+    async def clear_session(self) -> None:
+        """Delete the session with all its items."""
+        await _await_mutation(self._run(lambda storage: storage.sessions.delete(self._name)))
+
+    def close(self) -> None:
+        """Refuse further calls. The storage stays open for others."""
+        self._is_closed = True
+
+    async def _pop_item_with_validation(
+        self, validate: Callable[[TResponseInputItem], None] | None = None
+    ) -> TResponseInputItem | None:
+        """Remove the last item unless the function raises; the SDK calls it to take back a turn."""
+        popped = await _await_mutation(self._run(lambda storage: self._pop(storage, validate)))
+        return cast("TResponseInputItem | None", popped)
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[TResponseInputItem], bool] | None = None
+    ) -> _CompactionSnapshot | None:
+        """Return the end of the history, and a function that replaces a part of it if nothing has changed since."""
+        read = await self._run(lambda storage: self._read_tail(storage, limit + 1))
+        if read is None:
+            return _CompactionSnapshot([], True, _refuse)
+        revision, nodes = read
+        is_complete, nodes = len(nodes) <= limit, nodes[-limit:]
+
+        async def replace_suffix(start: int, output: list[TResponseInputItem]) -> bool:
+            if not nodes[start:]:
+                return False
+            new = nodes_of(cast("list[Item]", output))
+            change = self._replace(revision, nodes[start].parent_node_id, new, prune_prefix)
+            return await _await_mutation(self._run(change))
+
+        items: list[Any] = [item_of(node) for node in nodes]
+        return _CompactionSnapshot(items, is_complete, replace_suffix)
+
+    async def _run(self, use: Callable[[Storage], Awaitable[T]]) -> T:
+        self._check_open()
+        return await self._attached.run(use)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError(f"{type(self).__name__} is closed")
+
+    async def _path(self, storage: Storage, last: int | None) -> tuple[RawNode, ...]:
+        try:
+            return await storage.session(self._name).raw_path(last=last)
+        except _GONE:
+            return ()
+
+    async def _append(self, storage: Storage, nodes: Sequence[Node]) -> None:
+        try:
+            await storage.session(self._name).append(nodes)
+        except _GONE:
+            await storage.sessions.create(
+                self._name, labels={"framework": "openai-agents"}, retention=Retention.latest()
+            )
+            await storage.session(self._name).append(nodes)
+
+    async def _pop(self, storage: Storage, validate: Callable[[TResponseInputItem], None] | None) -> Item | None:
+        session = storage.session(self._name)
+        while True:
+            try:
+                revision, path = await session.revision(), await session.raw_path(last=1)
+                if not path:
+                    return None
+                item = item_of(path[0])
+                if validate is not None:
+                    validate(cast("TResponseInputItem", item))
+                await _commit(session, revision, Unchanged(leaf_node_id=path[0].parent_node_id))
+            except RevisionConflict:
+                # Another caller has added or removed an item.
+                continue
+            except _GONE:
+                return None
+            return item
+
+    async def _read_tail(self, storage: Storage, last: int) -> tuple[int, tuple[RawNode, ...]] | None:
+        session = storage.session(self._name)
+        try:
+            while True:
+                revision, nodes = await session.revision(), await session.raw_path(last=last)
+                if await session.revision() == revision:
+                    return revision, nodes
+        except _GONE:
+            return None
+
+    def _replace(
+        self,
+        revision: int,
+        parent_id: str | None,
+        new: Sequence[Node],
+        prune_prefix: Callable[[TResponseInputItem], bool] | None,
+    ) -> Callable[[Storage], Awaitable[bool]]:
+        async def replace(storage: Storage) -> bool:
+            session = storage.session(self._name)
+            graph = Append(nodes=below(parent_id, new)) if new else Unchanged(leaf_node_id=parent_id)
+            try:
+                await _commit(session, revision, graph)
+                if prune_prefix is not None:
+                    await _erase_prefix(session, parent_id, prune_prefix)
+            except (RevisionConflict, *_GONE):
+                return False
+            return True
+
+        return replace
+
+
+async def _erase_prefix(session: Session, last_id: str | None, prune: Callable[[TResponseInputItem], bool]) -> None:
+    """Erase the first items of a history, as far as the function says so; the path up to a node is looked at."""
+    if last_id is None:
+        return
+    pruned: list[str] = []
+    for node in await session.raw_path(leaf_node_id=last_id):
+        if not prune(cast("TResponseInputItem", item_of(node))):
+            break
+        pruned.append(node.node_id)
+    if pruned:
+        await session.erase(pruned)
+
+
+async def _commit(session: Session, revision: int, graph: GraphDelta) -> None:
+    await session.commit(Commit(session_id=session.session_id, expected_revision=revision, graph=graph))
+
+
+async def _refuse(_start: int, _output: list[TResponseInputItem]) -> bool:
+    return False

@@ -1,0 +1,75 @@
+"""What runs and their operators rely on beyond the suites of the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import lash
+from lash.adapters.openai_agents import LashSession
+
+
+async def test_batches_of_concurrent_callers_stay_whole(url: str) -> None:
+    """Items that are added together stand together, from any object on the URL, and none is lost."""
+    sessions = [LashSession("chat", url) for _ in range(4)]
+    batches = [[{"role": "user", "content": f"{n}a"}, {"role": "assistant", "content": f"{n}b"}] for n in range(16)]
+    await asyncio.gather(*(sessions[n % 4].add_items(batch) for n, batch in enumerate(batches)))
+    items = await sessions[0].get_items()
+    pairs = [(items[place]["content"], items[place + 1]["content"]) for place in range(0, 32, 2)]
+    assert sorted(pairs) == sorted((f"{n}a", f"{n}b") for n in range(16))
+
+
+async def test_items_come_back_as_they_were_added(url: str) -> None:
+    """Messages, tool calls and unknown fields are the same after a read, in order, and the last ones by a limit."""
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+        {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "1", "output": "done", "of_tomorrow": [1, None]},
+        {"role": "assistant", "content": "bye"},
+    ]
+    session = LashSession("chat", url)
+    await session.add_items(items)
+    assert await LashSession("chat", url).get_items() == items
+    assert await session.get_items(2) == items[2:]
+    assert await session.pop_item() == items[3]
+    assert await session.get_items() == items[:3]
+
+
+async def test_people_can_read_the_conversation(url: str) -> None:
+    """The texts of messages are messages of a lash session."""
+    await LashSession("chat", url).add_items(
+        [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    )
+    handle = lash.SessionHandle(lash.shared(url), "openai-agents:chat")
+    assert [(message.role.value, message.text) for message in await handle.messages()] == [
+        ("user", "hi"),
+        ("assistant", "ho"),
+    ]
+
+
+async def test_a_cleared_session_starts_empty(url: str) -> None:
+    """Another object that still has the session adds to the new one."""
+    one, other = LashSession("chat", url), LashSession("chat", url)
+    await one.add_items([{"role": "user", "content": "old"}])
+    await one.clear_session()
+    assert await other.get_items() == []
+    await other.add_items([{"role": "user", "content": "new"}])
+    assert await one.get_items() == [{"role": "user", "content": "new"}]
+
+
+async def test_concurrent_pops_return_different_items(url: str) -> None:
+    """Each item is removed once."""
+    session, other = LashSession("chat", url), LashSession("chat", url)
+    await session.add_items([{"role": "user", "content": str(n)} for n in range(8)])
+    popped = await asyncio.gather(*((session, other)[n % 2].pop_item() for n in range(10)))
+    assert sorted(item["content"] for item in popped if item is not None) == [str(n) for n in range(8)]
+    assert await session.get_items() == []
+
+
+async def test_an_item_that_is_not_json_is_refused(url: str) -> None:
+    """Nothing of its batch is stored."""
+    session = LashSession("chat", url)
+    with pytest.raises(TypeError, match="JSON"):
+        await session.add_items([{"role": "user", "content": "fine"}, {"role": "user", "content": object()}])
+    assert await session.get_items() == []
