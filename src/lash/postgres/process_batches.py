@@ -26,8 +26,8 @@ Arguments: TypeAlias = tuple[object, ...]
 class ProcessAcquireAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The position of a process, its lease row before a claim, and the row after it if the lease was acquired.
 
-    ``wake_seq`` is the number of reasons to run if it was acquired. ``has_effects`` is true if the process has recorded
-    effects, ``started`` if the event of the start was appended. ``crashes`` is how many runs crashed.
+    ``wake_seq`` is the number of reasons to run if it was acquired. ``has_effects`` is true if the process may have
+    recorded effects, ``started`` if the event of the start was appended. ``crashes`` is how many runs crashed.
     """
 
     process_key: int

@@ -145,3 +145,31 @@ async def test_wakes_and_the_deletion_of_their_session(postgres_storage_url: str
     assert deleted is True
     assert len(appended) == len(wakes) == 32
     assert {wake.state for wake in wakes} == {WakeState.UNDELIVERABLE}
+
+
+async def test_a_claim_that_waited_for_the_holder_knows_its_effects(postgres_storage_url: str) -> None:
+    """The snapshot of a claim is older than the lease that it gets: what the holder recorded last is not in it."""
+    options = PostgresOptions.from_url(postgres_storage_url)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with opened(postgres_storage_url, 2) as (storage, other), raw_connection(postgres_storage_url) as holder:
+        await registered(storage, "p")
+        lease = process_lease(await storage.process_leases.claim("p", owner("a"), ttl_ms=60_000))
+        await other.processes.get("p")
+        await holder.execute(f'SET search_path TO "{options.schema}"')
+        begun = holder.transaction()
+        await begun.start()
+        await holder.execute("SELECT 1 FROM lash_process_leases FOR UPDATE")
+        claiming = asyncio.create_task(other.process_leases.claim("p", owner("b"), ttl_ms=60_000))
+        while not await holder.fetchval(waiting):  # noqa: ASYNC110 - the server has no event
+            await asyncio.sleep(0.01)
+        await holder.execute(
+            "INSERT INTO lash_effects (scope_id, replay_key, process_key, envelope, envelope_hash, status, outcome,"
+            " once, fencing, created_at_ms, updated_at_ms) SELECT 'process:p', 'k', process_key, '{}', '', 'completed',"
+            " '1', false, $1, 0, 0 FROM lash_processes",
+            lease.fencing,
+        )
+        await holder.execute("UPDATE lash_process_leases SET token = NULL, owner_id = NULL, incarnation_id = NULL")
+        await begun.commit()
+        claimed = await claiming
+    assert isinstance(claimed, ProcessAcquired)
+    assert claimed.has_effects

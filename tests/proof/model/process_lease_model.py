@@ -63,8 +63,8 @@ class ProcessLeaseModel:
             lease=lease_of(process),
             record=process.record(),
             wake_seq=process.reasons,
-            # No owner in this model records anything.
-            has_effects=False,
+            # No owner in this model records anything, but an earlier one might have.
+            has_effects=process.fencing > 1,
             displaced=displaced,
             crashes=process.crashes,
         )

@@ -331,8 +331,9 @@ class ProcessAcquired(Value, frozen=True, kw_only=True):
     ``wake_seq`` counts the reasons to run the process so far. A caller that reads the process after the claim has seen
     all of them. Passed back when the process is parked, the number shows whether another one came meanwhile.
 
-    ``has_effects`` is false if the process has no recorded effects, so that a run has nothing to read before it starts:
-    after the claim only the holder records. It is always true for a re-entered lease.
+    ``has_effects`` is false only if the process has no recorded effects, so that a run has nothing to read before it
+    starts: after the claim only the holder records. It is always true for a re-entered lease, and may be true without
+    effects if the process was claimed before.
 
     ``crashes`` is how many runs since the process was last parked ended without releasing their lease: a run of
     crashes. It is not known (0) for a re-entered lease.

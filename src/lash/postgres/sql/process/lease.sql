@@ -13,8 +13,8 @@ WHERE p.process_id = $1::text;
 -- appends the event of the start unless the log has it. The process must have the number of events and the wake target
 -- of the decision. It is ready from now on, in case the holder lets the lease expire. Returns for each existing process
 -- its position, the lease row before the statement and, if it was acquired, the row after it with the number of reasons
--- to run, whether the process has recorded effects, whether the event was appended, and the number of crashes: a lease
--- that was not released counts as one. Leases are locked before processes and both in key order, as everywhere. The
+-- to run, whether the process may have recorded effects, whether the event was appended, and the number of crashes: a
+-- lease that was not released counts as one. Leases are locked before processes and both in key order, as everywhere. The
 -- LIMIT is for the estimates of the planner; OFFSET 0 makes it look rows up.
 -- The condition repeats the rule of plan_claim: reading the lease first, to let the plan decide, would cost a round
 -- trip on every claim. A lease that this statement refuses is decided by plan_claim.
@@ -112,7 +112,9 @@ SELECT
     ),
     taken.lease,
     taken.wake_seq,
-    EXISTS (SELECT 1 FROM :"schema".lash_effects AS e WHERE e.process_key = taken.process_key OFFSET 0),
+    -- The snapshot is older than the lock: a holder may have recorded an effect and released the lease in between.
+    before.fencing > 0
+    OR EXISTS (SELECT 1 FROM :"schema".lash_effects AS e WHERE e.process_key = taken.process_key OFFSET 0),
     started.process_key IS NOT NULL,
     coalesce(taken.crash_count, 0)
 FROM clock, process

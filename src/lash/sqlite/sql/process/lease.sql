@@ -7,13 +7,16 @@ WHERE process_key = :process_key;
 -- name: process_lease_acquire
 -- Gives the lease to a new holder under the next fencing number. The process is ready from now on, in case the holder
 -- lets the lease expire. A lease that was not released counts as a crash. Returns the number of reasons to run, whether
--- the process has recorded effects, and the number of crashes.
+-- the process may have recorded effects, and the number of crashes.
 UPDATE lash_process_leases
 SET fencing = :fencing, owner_id = :owner_id, incarnation_id = :incarnation_id, process = :process, token = :token,
     claimed_at_ms = :now_ms, expires_at_ms = :expires_at_ms, ready_at_ms = MIN(COALESCE(ready_at_ms, :now_ms), :now_ms),
     crash_count = crash_count + (token IS NOT NULL)
 WHERE process_key = :process_key
-RETURNING wake_seq, EXISTS (SELECT 1 FROM lash_effects AS e WHERE e.process_key = :process_key), crash_count;
+RETURNING
+    wake_seq,
+    fencing > 1 OR EXISTS (SELECT 1 FROM lash_effects AS e WHERE e.process_key = :process_key),
+    crash_count;
 
 -- name: process_lease_extend
 -- Moves the expiry of the lease that this token holds, and returns the number of reasons to run.
