@@ -68,7 +68,8 @@ async def _check_rows(url: str) -> None:
     assert await raw(url, "SELECT DISTINCT status FROM lash_processes WHERE recovery <> 'external'") == [("completed",)]
     states: dict[str, int] = dict(await raw(url, "SELECT state, count(*) FROM lash_wakes GROUP BY state"))
     assert states.keys() <= {"acknowledged", "no_target"}, "what a trigger has started wakes no session"
-    wakes = (states["acknowledged"],)
+    # On a busy machine the seconds of a short run may bring no process that wakes a session.
+    wakes = (states.get("acknowledged", 0),)
     assert await raw(url, """SELECT count(*) FROM lash_nodes WHERE body LIKE '%"role":"event"%'""") == [wakes]
     ledger = "SELECT session_key, sum(input_tokens) FROM {} GROUP BY session_key ORDER BY session_key"
     assert await raw(url, ledger.format("lash_usage")) == await raw(url, ledger.format("lash_usage_totals"))
