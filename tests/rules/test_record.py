@@ -10,9 +10,9 @@ from lash.base.compression import Compression, StoredBlob, pack
 from lash.base.limits import MAX_INTEGER
 from lash.errors import CorruptData, InvalidInput, RecordConflict
 from lash.model.record import RecordDelete, RecordPut
+from lash.plan.key_range import KeyRange, key_range
 from lash.plan.record import (
     EncodedChange,
-    KeyRange,
     RecordName,
     RecordRow,
     StoredValue,
@@ -29,7 +29,6 @@ from lash.plan.record import (
     encode_where,
     expected_versions,
     is_brief,
-    key_range,
     require_versions,
     version_of,
 )

@@ -13,6 +13,7 @@ from lash.errors import CorruptData, InvalidInput
 from lash.model.record import Record, RecordChange, RecordDelete, RecordPut, RecordValue
 from lash.model.session.commit import Commit
 from lash.model.value import JSON
+from lash.plan.key_range import key_range
 from lash.plan.record import (
     EncodedChange,
     RecordName,
@@ -27,7 +28,6 @@ from lash.plan.record import (
     encode_delete,
     encode_put,
     encode_where,
-    key_range,
     require_versions,
 )
 from lash.stores.record import RecordRows

@@ -36,7 +36,7 @@ from lash.model.session.session import (
     VacuumReport,
 )
 from lash.model.value import JSONObject
-from lash.plan.record import key_range
+from lash.plan.key_range import key_range
 from lash.plan.session.append import plan_append, prepare_append
 from lash.plan.session.change import (
     START,

@@ -10,12 +10,9 @@ import msgspec
 
 from lash.base.compression import StoredBlob
 from lash.base.limits import (
-    MAX_IDENTIFIER_LENGTH,
     MAX_PAGE,
     check_identifier,
     check_integer,
-    check_text,
-    prefix_end,
     saturating_add,
 )
 from lash.errors import CorruptData, InvalidInput, RecordConflict
@@ -100,13 +97,6 @@ class RecordRow(msgspec.Struct, frozen=True, array_like=True):
     @property
     def fields(self) -> tuple[str | None, ...]:
         return self.index_1, self.index_2, self.index_3, self.index_4
-
-
-class KeyRange(NamedTuple):
-    """Keys from ``first`` up to, but not including, ``end``."""
-
-    first: str
-    end: str
 
 
 def check_name(collection: object, key: object, session_id: object) -> RecordName:
@@ -206,17 +196,6 @@ def expected_versions(changes: Iterable[EncodedChange]) -> dict[RecordName, int]
 def version_of(version: int, expires_at_ms: int | None, now_ms: int) -> int:
     """Return the version of a stored record; 0 if it has expired."""
     return 0 if expires_at_ms is not None and expires_at_ms <= now_ms else version
-
-
-def key_range(prefix: object, after: object, *, reverse: bool) -> KeyRange:
-    """Return the keys of a page: those with the prefix, after a key in the direction of reading."""
-    start = check_text("prefix", prefix, limit=MAX_IDENTIFIER_LENGTH)
-    first, end = start, prefix_end(start)
-    if after is None:
-        return KeyRange(first, end)
-    last = check_identifier("after", after)
-    # No key has a NUL character, so nothing lies between a key and the same key with a \x01 behind it.
-    return KeyRange(first, min(end, last)) if reverse else KeyRange(max(first, last + "\x01"), end)
 
 
 def encode_fields(index: object) -> tuple[str | None, ...]:

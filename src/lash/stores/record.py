@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 from lash.model.record import Record, RecordDelete, RecordPut, RecordValue
 
 if TYPE_CHECKING:
-    from lash.plan.record import EncodedChange, KeyRange, RecordName, RecordRow
+    from lash.plan.key_range import KeyRange
+    from lash.plan.record import EncodedChange, RecordName, RecordRow
 
 T = TypeVar("T")
 CheckVersions: TypeAlias = "Callable[[Mapping[RecordName, int]], None]"

@@ -30,7 +30,7 @@ from lash.model.session.session import (
 from lash.model.value import JSONObject
 
 if TYPE_CHECKING:
-    from lash.plan.record import KeyRange
+    from lash.plan.key_range import KeyRange
     from lash.plan.session.append import AppendDecision, AppendFacts, PreparedAppend
     from lash.plan.session.change import FeedEnd, SessionCursor, SessionFeed
     from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent

@@ -21,6 +21,7 @@ from lash.model.process.process import (
     Registration,
     SignalWait,
 )
+from lash.plan.key_range import key_range
 from lash.plan.process.append import UNCONDITIONAL, AppendConditions, append_request
 from lash.plan.process.change import decode_change_cursor
 from lash.plan.process.event_draft import (
@@ -43,7 +44,6 @@ from lash.plan.process.process import (
     same_registration,
     wanted_definition,
 )
-from lash.plan.record import key_range
 from lash.plan.work import parent_of
 from lash.stores.hints import Hints
 from lash.stores.process.event import EventRows

@@ -12,7 +12,8 @@ from lash.backend.seal import seal_record
 from lash.base.backoff import MAX_PLANS
 from lash.base.limits import MAX_PAGE
 from lash.errors import CorruptData, StoreUnavailable
-from lash.plan.record import EncodedChange, KeyRange, RecordRow
+from lash.plan.key_range import KeyRange
+from lash.plan.record import EncodedChange, RecordRow
 from lash.postgres.arguments import columns
 from lash.postgres.commit.record import record_columns
 from lash.postgres.engine.database import Database

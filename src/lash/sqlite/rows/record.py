@@ -9,10 +9,10 @@ import msgspec
 
 from lash.backend.record import PAGES
 from lash.backend.seal import seal_record
+from lash.plan.key_range import KeyRange
 from lash.plan.record import (
     EncodedChange,
     EncodedPut,
-    KeyRange,
     RecordName,
     RecordRow,
     is_brief,

@@ -22,6 +22,7 @@ from lash.model.process.process import (
 )
 
 if TYPE_CHECKING:
+    from lash.plan.key_range import KeyRange
     from lash.plan.lease import DecideRenewal, LeaseRow
     from lash.plan.process.change import ChangeCursor
     from lash.plan.process.lease import RunClaim
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         ProcessRow,
         RegisteredRow,
     )
-    from lash.plan.record import KeyRange
 
 
 class ProcessStore(Protocol):

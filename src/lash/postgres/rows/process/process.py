@@ -9,6 +9,7 @@ import msgspec
 from lash.base.seal import Seals
 from lash.errors import StoreUnavailable
 from lash.model.process.process import PrunedProcesses
+from lash.plan.key_range import KeyRange
 from lash.plan.process.change import START, ChangeCursor
 from lash.plan.process.process import (
     NEW_PROJECTION,
@@ -19,7 +20,6 @@ from lash.plan.process.process import (
     RegisteredRow,
     missing_process,
 )
-from lash.plan.record import KeyRange
 from lash.plan.sealed import REGISTRATION
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database

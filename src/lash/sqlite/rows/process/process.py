@@ -5,6 +5,7 @@ from __future__ import annotations
 from lash.base.limits import MAX_INTEGER
 from lash.errors import CorruptData
 from lash.model.process.process import ChangeKind, PrunedProcesses
+from lash.plan.key_range import KeyRange
 from lash.plan.lease import LeaseRow
 from lash.plan.process.change import ChangeCursor
 from lash.plan.process.process import (
@@ -17,7 +18,6 @@ from lash.plan.process.process import (
     RegisteredRow,
     missing_process,
 )
-from lash.plan.record import KeyRange
 from lash.plan.sealed import REGISTRATION
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.rows.process.change import read_end

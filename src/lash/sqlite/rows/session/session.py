@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from lash.base.compression import BlobRef
 from lash.model.session.commit import AppendResult, CommitResult
 from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionPage
-from lash.plan.record import KeyRange
+from lash.plan.key_range import KeyRange
 from lash.plan.sealed import METADATA
 from lash.plan.session.append import PreparedAppend
 from lash.plan.session.change import FeedEnd, SessionCursor, SessionFeed
