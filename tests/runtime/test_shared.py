@@ -21,6 +21,7 @@ import trio
 import lash
 import lash.stores
 from lash.connect.any_loop import any_loop_class, session_class, storage_class
+from lash.connect.link import LazyStorage
 from lash.connect.open import OpenOptions, open_storage
 from lash.connect.shared import shared_link
 from lash.model.session.created import CreatedSession
@@ -264,6 +265,30 @@ async def test_a_listener_receives_hints(url: str) -> None:
         assert (await listener.wait(PATIENCE_S)).process
     with pytest.raises(lash.InvalidInput, match="closed"):
         await listener.wait(0)
+
+
+async def test_what_was_sent_first_runs_before_the_storage_is_seen(memory: str) -> None:
+    """A call that comes at the very end of the opening runs after all that was sent before it."""
+    storage, sent = LazyStorage(memory, OpenOptions()), list[str]()
+    storage.use_in_order(lambda _: sent.append("first"))
+    storage.use_in_order(lambda _: sent.append("second"))
+    while storage.opened is None:  # noqa: ASYNC110 (the first iteration of the loop that sees it is the test)
+        await asyncio.sleep(0)
+    assert sent == ["first", "second"]
+    await storage.close()
+
+
+async def test_a_listener_outlives_an_opening_that_failed(tmp_path: Path) -> None:
+    """A listener that was made before the storage could be opened works as soon as it can."""
+    target = tmp_path / "missing" / "a.db"
+    storage = lash.shared(f"sqlite:///{target}")
+    with storage.hints.listen() as listener:
+        with pytest.raises(lash.LashError, match="missing"):
+            await listener.wait(PATIENCE_S)
+        target.parent.mkdir()
+        listener.hint()
+        assert (await listener.wait(PATIENCE_S)).process
+    lash.sync.shared(f"sqlite:///{target}").close()
 
 
 async def test_values_that_need_no_await(url: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from lash.base.portal import Portal
 from lash.connect.open import OpenOptions, open_storage
-from lash.errors import ConfigError, LashError, StorageClosed
+from lash.errors import ConfigError, StorageClosed
 from lash.stores.storage import Storage
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class SharedLink:
     def _start_first(self) -> _Home:
         with self._guard:
             if self._home is None:
-                portal, storage = Portal("lash-shared"), _LazyStorage(self.url, self._options)
+                portal, storage = Portal("lash-shared"), LazyStorage(self.url, self._options)
                 portal.open()
                 portal.guard(storage.close)
                 self._home, self._process = _Home(portal, storage), os.getpid()
@@ -118,10 +118,10 @@ class _Home(NamedTuple):
     """A storage and the thread that it lives in."""
 
     portal: Portal
-    storage: _LazyStorage
+    storage: LazyStorage
 
 
-class _LazyStorage:
+class LazyStorage:
     """A storage that its first use opens; everything here runs in its event loop."""
 
     def __init__(self, url: str, options: OpenOptions) -> None:
@@ -130,7 +130,7 @@ class _LazyStorage:
         self._options = options
         self._opening: asyncio.Task[Storage] | None = None
         self._closed = False
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting: list[Callable[[Storage], object]] = []
 
     def require(self) -> Storage:
         if self.opened is None:
@@ -143,28 +143,17 @@ class _LazyStorage:
             return self.opened
         if self._closed:
             raise StorageClosed
-        if self._opening is None:
-            # The tasks of the storage must not carry the context variables of its first caller.
-            self._opening = asyncio.get_running_loop().create_task(self._open(), context=contextvars.Context())
-        return await asyncio.shield(self._opening)
+        return await asyncio.shield(self._begin_opening())
 
     def use_in_order(self, use: Callable[[Storage], object]) -> None:
-        """Use the storage now, or, while it is being opened, before the calls that come after this one."""
+        """Use the storage now or, while it is being opened, before the calls that come after this one."""
         if self.opened is not None:
             use(self.opened)
-            return
-
-        async def use_later() -> None:
-            try:
-                storage = await self.open()
-            except LashError:
-                # The next call raises the same error.
-                return
-            use(storage)
-
-        task = asyncio.get_running_loop().create_task(use_later())
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        elif not self._closed:
+            context = contextvars.copy_context()
+            self._waiting.append(lambda storage: context.run(use, storage))
+            # The next call raises the error of an opening that failed.
+            self._begin_opening().add_done_callback(_retrieve_error)
 
     async def close(self) -> None:
         """Close the storage, also if it is still being opened."""
@@ -175,19 +164,44 @@ class _LazyStorage:
         if opened is not None:
             await opened.close()
 
+    def _begin_opening(self) -> asyncio.Task[Storage]:
+        if self._opening is None:
+            # The tasks of the storage must not carry the context variables of its first caller.
+            self._opening = asyncio.get_running_loop().create_task(self._open(), context=contextvars.Context())
+        return self._opening
+
     async def _open(self) -> Storage:
         try:
-            self.opened = await open_storage(self._url, **self._options)
+            storage = await open_storage(self._url, **self._options)
         finally:
             self._opening = None
-        return self.opened
+        # No call sees the storage before these have run: a listener exists before it is asked for a hint.
+        waiting, self._waiting = self._waiting, []
+        for use in waiting:
+            _use_and_report(use, storage)
+        self.opened = storage
+        return storage
 
 
-async def _use(storage: _LazyStorage, use: Callable[[Storage], Awaitable[T]]) -> T:
+def _use_and_report(use: Callable[[Storage], object], storage: Storage) -> None:
+    """Use the storage for a caller that has gone on; the event loop reports an error, as that of any callback."""
+    try:
+        use(storage)
+    except Exception as error:  # noqa: BLE001 (one use must not spoil the opening for all others)
+        message = "a call of a shared storage failed after its caller had gone on"
+        asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
+
+
+def _retrieve_error(opening: asyncio.Task[Storage]) -> None:
+    if not opening.cancelled():
+        opening.exception()
+
+
+async def _use(storage: LazyStorage, use: Callable[[Storage], Awaitable[T]]) -> T:
     return await use(storage.opened or await storage.open())
 
 
-async def _read(storage: _LazyStorage, read: Callable[[Storage], T]) -> T:
+async def _read(storage: LazyStorage, read: Callable[[Storage], T]) -> T:
     return read(storage.opened or await storage.open())
 
 
