@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, TypeVar
+from types import TracebackType
+from typing import Self, TypeAlias, TypeVar
 
 from lash.connect.any_loop import SharedStorage, link_of
 from lash.connect.link import SharedLink
@@ -16,6 +17,11 @@ from lash.stores.storage import Storage
 T = TypeVar("T")
 StorageSource: TypeAlias = str | Storage
 """A storage URL, or a storage that the program has opened."""
+
+
+def not_installed(framework: str, *, extra: str) -> ConfigError:
+    """Return the error of an adapter whose framework cannot be imported."""
+    return ConfigError(f"this adapter needs {framework}: pip install 'lash-runtime[{extra}]'")
 
 
 class Attached:
@@ -63,6 +69,28 @@ class Attached:
     def _opened(self) -> Storage:
         assert self._storage is not None, "an adapter has a link or a storage"
         return self._storage
+
+
+class LeftOpen:
+    """``with`` and ``async with`` for objects that need neither: the storage stays open for its other users."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
 
 
 async def _awaited(use: Callable[[Storage], Awaitable[T]], storage: Storage) -> T:

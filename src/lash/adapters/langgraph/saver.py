@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -20,7 +19,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from lash.adapters.attached import Attached, StorageSource
+from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.langgraph import codec, removal, threads
 from lash.adapters.langgraph.channels import Draft, read_channels
 from lash.adapters.langgraph.codec import Place, StoredCheckpoint, Write
@@ -32,7 +31,7 @@ from lash.model.record import RecordPut
 from lash.stores.storage import Storage
 
 
-class LashSaver(BaseCheckpointSaver[Any]):
+class LashSaver(LeftOpen, BaseCheckpointSaver[Any]):
     """Stores the checkpoints of graphs: ``builder.compile(checkpointer=LashSaver("sqlite:///threads.db"))``.
 
     One object serves blocking and async graphs, from any thread and any event loop. It takes a storage URL or an open
@@ -163,22 +162,6 @@ class LashSaver(BaseCheckpointSaver[Any]):
             # What was decoded with one list must not be handed out under another.
             clone._cache = ThreadCache()  # noqa: SLF001 (an object of this class)
         return clone
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     async def _get(self, storage: Storage, config: RunnableConfig) -> CheckpointTuple | None:
         place = codec.place_of(cast("Mapping[str, object]", config))

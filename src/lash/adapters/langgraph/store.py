@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, cast
 
 import msgspec
@@ -27,7 +26,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from lash.adapters.attached import Attached, StorageSource
+from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.langgraph import matching, namespaces
 from lash.adapters.langgraph.namespaces import Namespace
 from lash.errors import RecordConflict
@@ -50,7 +49,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True):
     vectors: dict[str, bytes] = {}
 
 
-class LashStore(BaseStore):
+class LashStore(LeftOpen, BaseStore):
     """Keeps items of graphs across threads: ``builder.compile(store=LashStore("sqlite:///memory.db"))``.
 
     One object serves blocking and async graphs, from any thread and any event loop. Items are records of the storage.
@@ -96,22 +95,6 @@ class LashStore(BaseStore):
     async def asweep_ttl(self) -> int:
         """Remove expired records of the storage, and return how many there were; workers do it regularly."""
         return await self._attached.run(_sweep)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
 
     def _texts(self, op: PutOp) -> dict[str, str]:
         """Return the texts of an item that are embedded, by the path at which they are."""

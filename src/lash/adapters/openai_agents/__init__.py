@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from lash.adapters.openai_agents.session import LashSession
+from lash.adapters.attached import not_installed
+
+try:
+    from lash.adapters.openai_agents.session import LashSession
+except ModuleNotFoundError as error:
+    raise not_installed("OpenAI's Agents SDK", extra="openai-agents") from error
 
 __all__ = ["LashSession"]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from openai import AsyncOpenAI
 from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
 from lash.agents.errors import ModelUnavailable
-from lash.agents.openai.client import ERRORS, make_client
-from lash.agents.provider import Clients, closed_schema, data_url, file_name, translated
+from lash.agents.openai.client import ERRORS, OpenAIModel
+from lash.agents.provider import closed_schema, data_url, file_name, translated
 from lash.agents.vocabulary import (
     ModelReply,
     ModelRequest,
@@ -35,7 +34,7 @@ _REASONING: Final = ("reasoning_content", "reasoning")
 _STOPS: Final = {"length": Stop.LENGTH, "content_filter": Stop.REFUSED}
 
 
-class ChatCompletions:
+class ChatCompletions(OpenAIModel):
     """A model of the Chat Completions API, of OpenAI or of a compatible server.
 
     For another server give a client: ``AsyncOpenAI(base_url="http://localhost:8000/v1")``. ``settings`` are arguments
@@ -43,19 +42,8 @@ class ChatCompletions:
     or signatures of tool calls, is kept and sent back to it.
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        client: AsyncOpenAI | None = None,
-        **settings: Any,  # noqa: ANN401 (those of the client)
-    ) -> None:
-        self.model = model
-        self._clients = Clients(client, make_client)
-        self._settings = settings
-
     async def __call__(self, request: ModelRequest) -> AsyncIterator[Piece | ModelReply]:
-        client, answer = (await self._clients.get()).with_options(max_retries=0), _Answer()
+        client, answer = await self._client(), _Answer()
         with translated(ERRORS):
             stream = await client.chat.completions.create(**self._arguments(request), stream=True)
             async for chunk in stream:

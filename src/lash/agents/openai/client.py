@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from lash.agents.errors import RequestRefused
-from lash.agents.provider import ClientErrors
+from lash.agents.provider import ClientErrors, Clients
 from lash.errors import ConfigError
 
 try:
@@ -21,7 +21,26 @@ ERRORS: Final = ClientErrors(
 )
 
 
-def make_client() -> openai.AsyncOpenAI:
+class OpenAIModel:
+    """A model of one of OpenAI's APIs. Its settings are arguments of every request."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        client: openai.AsyncOpenAI | None = None,
+        **settings: Any,  # noqa: ANN401 (those of the client)
+    ) -> None:
+        self.model = model
+        self._clients = Clients(client, _make_client)
+        self._settings = settings
+
+    async def _client(self) -> openai.AsyncOpenAI:
+        """Return the client of the running event loop, without retries: lash makes them durably."""
+        return (await self._clients.get()).with_options(max_retries=0)
+
+
+def _make_client() -> openai.AsyncOpenAI:
     """Return a client with the settings of the environment. It has loaded its modules, which takes a while."""
     try:
         client = openai.AsyncOpenAI()

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
-from openai import AsyncOpenAI
 from openai.types.responses import Response, ResponseOutputItem, ResponseUsage
 
 from lash.agents.errors import ModelUnavailable, RequestRefused
-from lash.agents.openai.client import ERRORS, make_client
-from lash.agents.provider import Clients, closed_schema, data_url, file_name, stream_error, translated
+from lash.agents.openai.client import ERRORS, OpenAIModel
+from lash.agents.provider import closed_schema, data_url, file_name, stream_error, translated
 from lash.agents.vocabulary import (
     ModelReply,
     ModelRequest,
@@ -35,7 +34,7 @@ _REASONING: Final = ("response.reasoning_summary_text.delta", "response.reasonin
 _REFUSED_CODES: Final = frozenset({"invalid_prompt", "context_length_exceeded", "insufficient_quota"})
 
 
-class Responses:
+class Responses(OpenAIModel):
     """A model of OpenAI's Responses API.
 
     Nothing is stored at the provider: reasoning comes back encrypted, and lash sends it again. Without a client one is
@@ -43,19 +42,8 @@ class Responses:
     ``client.responses.create``, such as ``reasoning={"effort": "low"}`` or ``max_output_tokens``.
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        client: AsyncOpenAI | None = None,
-        **settings: Any,  # noqa: ANN401 (those of the client)
-    ) -> None:
-        self.model = model
-        self._clients = Clients(client, make_client)
-        self._settings = settings
-
     async def __call__(self, request: ModelRequest) -> AsyncIterator[Piece | ModelReply]:
-        client, response = (await self._clients.get()).with_options(max_retries=0), None
+        client, response = await self._client(), None
         with translated(ERRORS):
             stream = await client.responses.create(**self._arguments(request), stream=True)
             async for event in stream:
