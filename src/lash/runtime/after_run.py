@@ -16,3 +16,12 @@ class AfterRun(enum.Enum):
     """Nothing was done: leave it alone for a moment, twice as long each time."""
     LEAVE = "leave"
     """This worker lacks the code: leave it to other workers for a while."""
+
+
+class EndOfRun(enum.Enum):
+    """How a run ended: each member is its name and what the worker does next."""
+
+    @property
+    def after(self) -> AfterRun:
+        after: AfterRun = self.value[1]
+        return after

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -24,7 +23,7 @@ from lash.model.process.process import (
     Success,
 )
 from lash.model.value import JSON
-from lash.runtime.after_run import AfterRun
+from lash.runtime.after_run import AfterRun, EndOfRun
 from lash.runtime.core import Core, engine_input
 from lash.runtime.current import RunHere
 from lash.runtime.definition import ENGINE, ProcessDefinition
@@ -40,7 +39,7 @@ from lash.runtime.steps.values import bind_arguments, read_arguments, result_typ
 from lash.runtime.time_limit import time_limit
 
 
-class RunEnd(enum.Enum):
+class RunEnd(EndOfRun):
     """How a run ended, and what the worker does next with the process."""
 
     ENDED = "ended", AfterRun.FORGET
@@ -56,10 +55,6 @@ class RunEnd(enum.Enum):
     """The worker stops; another one continues from the records."""
     UNKNOWN = "unknown", AfterRun.LEAVE
     """No process of its name and version is declared here."""
-
-    @property
-    def after(self) -> AfterRun:
-        return self.value[1]
 
 
 class ProcessRun:

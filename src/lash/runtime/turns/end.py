@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
-from lash.runtime.after_run import AfterRun
+from lash.runtime.after_run import AfterRun, EndOfRun
 
 
-class TurnEnd(enum.Enum):
+class TurnEnd(EndOfRun):
     """How a turn's run ended, and what the worker does next with the session."""
 
     COMMITTED = "committed", AfterRun.POLL
@@ -26,10 +25,6 @@ class TurnEnd(enum.Enum):
     """No agent of the name that the session wants is declared here."""
     LEFT = "left", AfterRun.LEAVE
     """The worker does not run turns of this agent."""
-
-    @property
-    def after(self) -> AfterRun:
-        return self.value[1]
 
 
 LAST: Final = frozenset({TurnEnd.COMMITTED, TurnEnd.BURIED})
