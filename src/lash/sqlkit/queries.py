@@ -9,7 +9,8 @@ A file holds the queries of one noun::
 The first line names the query, the comment below says what it does, the rest is the statement in the
 database's own parameter style. ``:"schema"`` is replaced by the quoted schema, as in psql.
 
-Text that several queries of a file share is written once, as a fragment, and included::
+Text that several queries of a file share is written once, as a fragment, and included. A fragment can include one that
+is above it::
 
     -- fragment: session_columns
     -- The columns of a session.
@@ -90,7 +91,7 @@ def parse_queries(text: str) -> list[tuple[str, str]]:
     """Split the text of one file into (name, statement) pairs, in order, with fragments included.
 
     Raises ValueError for a line that only resembles a mark, because it would silently become part of the query before
-    it, and for a fragment that is defined twice, includes another, is never included, or does not exist.
+    it, and for a fragment that is defined twice, is never included, or does not exist above the place that includes it.
     """
     marks = list(_MARK.finditer(text))
     known = (*marks, *_INCLUDE.finditer(text), *_ARGUMENTS.finditer(text))
@@ -114,10 +115,11 @@ def argument_names(statement: str) -> tuple[str, ...]:
 def _fragments(parts: list[tuple[str, str]]) -> dict[str, str]:
     fragments: dict[str, str] = {}
     for name, body in parts:
-        if name in fragments or _INCLUDE.search(body):
-            raise ValueError(f"fragment {name!r} is defined twice, or includes another")
+        if name in fragments:
+            raise ValueError(f"fragment {name!r} is defined twice")
+        whole = _with_fragments(name, body, fragments)
         # The comment of a fragment does not describe the query that includes it.
-        fragments[name] = "\n".join(line for line in body.splitlines() if not line.startswith("--"))
+        fragments[name] = "\n".join(line for line in whole.splitlines() if not line.startswith("--"))
     return fragments
 
 
@@ -130,7 +132,7 @@ def _refuse_unused_fragments(fragments: Mapping[str, str], text: str) -> None:
 def _with_fragments(name: str, body: str, fragments: Mapping[str, str]) -> str:
     def text_of(mark: re.Match[str]) -> str:
         if mark["name"] not in fragments:
-            raise ValueError(f"query {name!r} includes the unknown fragment {mark['name']!r}")
+            raise ValueError(f"{name!r} includes the unknown fragment {mark['name']!r}")
         return fragments[mark["name"]]
 
     return _INCLUDE.sub(text_of, body)

@@ -71,13 +71,19 @@ def test_fragments_stand_in_the_queries_that_include_them() -> None:
     ]
 
 
+def test_a_fragment_can_include_one_above_it() -> None:
+    """What two fragments share is written once too."""
+    text = "-- fragment: a\nSELECT 1\n-- fragment: b\n-- include: a\nFROM x\n-- name: q\n-- include: b\nLIMIT 1;"
+    assert parse_queries(text) == [("q", "SELECT 1\nFROM x\nLIMIT 1;")]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("-- name: q\n-- include: absent\nFROM x;", "'q' includes the unknown fragment 'absent'"),
         ("-- fragment: f\nSELECT 1\n-- name: q\nSELECT 2;", "'f' is never included"),
         ("-- fragment: f\nSELECT 1\n-- fragment: f\nSELECT 2\n-- name: q\n-- include: f\n", "'f' is defined twice"),
-        ("-- fragment: f\n-- include: g\n-- fragment: g\nSELECT 1\n-- name: q\n-- include: f\n", "includes another"),
+        ("-- fragment: f\n-- include: g\n-- fragment: g\nSELECT 1\n-- name: q\n-- include: f\n", "unknown fragment"),
         ("-- Fragment: f\nSELECT 1\n-- name: q\nSELECT 2;", "expected '-- fragment: some_lower_case_name'"),
         ("-- name: q\n--include: f\nSELECT 2;", "expected '-- include: some_lower_case_name'"),
     ],

@@ -1,3 +1,14 @@
+-- fragment: work_of_free_sessions
+-- Of some batches b those whose session has no live lease and no pause.
+    CROSS JOIN LATERAL (
+        SELECT l.token, l.expires_at_ms, l.paused_until_ms
+        FROM :"schema".lash_session_leases AS l
+        WHERE l.session_key = b.session_key
+        LIMIT 1
+    ) AS l
+    WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+
 -- fragment: work_lists
 -- The lists that a poll chooses from. The cost depends neither on how much is queued nor on how many processes are
 -- parked: times are compared with a single value and rows are joined one by one, so that the planner has to use the
@@ -14,14 +25,7 @@ urgent AS (
         ORDER BY b.priority DESC, b.seq - 0
         LIMIT $1::bigint + 256
     ) AS b
-    CROSS JOIN LATERAL (
-        SELECT l.token, l.expires_at_ms, l.paused_until_ms
-        FROM :"schema".lash_session_leases AS l
-        WHERE l.session_key = b.session_key
-        LIMIT 1
-    ) AS l
-    WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+-- include: work_of_free_sessions
         AND ($11::text[] IS NULL OR b.agent = ANY ($11::text[]))
     LIMIT $1::bigint
 ),
@@ -29,20 +33,13 @@ urgent AS (
 arrived AS MATERIALIZED (
     SELECT b.session_key, b.seq
     FROM (
-        SELECT b.session_key, b.priority, b.seq - 0 AS seq
+        SELECT b.session_key, b.seq - 0 AS seq
         FROM :"schema".lash_batches AS b
         WHERE b.available_at_ms = 0 AND $11::text[] IS NULL
         ORDER BY b.seq - 0
         LIMIT $1::bigint + 256
     ) AS b
-    CROSS JOIN LATERAL (
-        SELECT l.token, l.expires_at_ms, l.paused_until_ms
-        FROM :"schema".lash_session_leases AS l
-        WHERE l.session_key = b.session_key
-        LIMIT 1
-    ) AS l
-    WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+-- include: work_of_free_sessions
     LIMIT $1::bigint
 ),
 -- The sessions whose ready work arrived last.
@@ -55,14 +52,7 @@ newest AS (
         ORDER BY b.seq - 0 DESC
         LIMIT $1::bigint + 256
     ) AS b
-    CROSS JOIN LATERAL (
-        SELECT l.token, l.expires_at_ms, l.paused_until_ms
-        FROM :"schema".lash_session_leases AS l
-        WHERE l.session_key = b.session_key
-        LIMIT 1
-    ) AS l
-    WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+-- include: work_of_free_sessions
         AND ($11::text[] IS NULL OR b.agent = ANY ($11::text[]))
     LIMIT ($1::bigint + 3) / 4
 ),
@@ -111,31 +101,17 @@ agent_walk AS (
 ),
 -- The oldest sessions with ready work, if the first batches are of too few sessions, or if the caller takes some agents.
 aged AS (
-    SELECT w.session_key
-    FROM (SELECT walk.session_key FROM walk UNION ALL SELECT agent_walk.session_key FROM agent_walk) AS w
-    CROSS JOIN LATERAL (
-        SELECT l.token, l.expires_at_ms, l.paused_until_ms
-        FROM :"schema".lash_session_leases AS l
-        WHERE l.session_key = w.session_key
-        LIMIT 1
-    ) AS l
-    WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+    SELECT b.session_key
+    FROM (SELECT walk.session_key FROM walk UNION ALL SELECT agent_walk.session_key FROM agent_walk) AS b
+-- include: work_of_free_sessions
     LIMIT $1::bigint
 ),
 -- The sessions whose delayed work has been due for longest.
 due AS (
     SELECT b.session_key, b.available_at_ms
     FROM :"schema".lash_batches AS b
-    CROSS JOIN LATERAL (
-        SELECT l.token, l.expires_at_ms, l.paused_until_ms
-        FROM :"schema".lash_session_leases AS l
-        WHERE l.session_key = b.session_key
-        LIMIT 1
-    ) AS l
-    WHERE $11::text[] IS NULL AND b.available_at_ms > 0 AND b.available_at_ms <= (SELECT now_ms FROM clock)
-        AND (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+-- include: work_of_free_sessions
+        AND $11::text[] IS NULL AND b.available_at_ms > 0 AND b.available_at_ms <= (SELECT now_ms FROM clock)
     ORDER BY b.available_at_ms
     LIMIT $1::bigint
 ),
@@ -145,16 +121,9 @@ agent_due AS (
     CROSS JOIN LATERAL (
         SELECT b.session_key, b.available_at_ms
         FROM :"schema".lash_batches AS b
-        CROSS JOIN LATERAL (
-            SELECT l.token, l.expires_at_ms, l.paused_until_ms
-            FROM :"schema".lash_session_leases AS l
-            WHERE l.session_key = b.session_key
-            LIMIT 1
-        ) AS l
-        WHERE b.agent = wanted.agent AND b.available_at_ms > 0
+-- include: work_of_free_sessions
+            AND b.agent = wanted.agent AND b.available_at_ms > 0
             AND b.available_at_ms <= (SELECT now_ms FROM clock)
-            AND (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
-            AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
         ORDER BY b.agent, b.available_at_ms
         LIMIT $1::bigint
     ) AS found

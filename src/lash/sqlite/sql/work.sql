@@ -51,6 +51,12 @@ RETURNING (
     SELECT s.session_id FROM lash_sessions AS s WHERE s.session_key = :session_key AND waiting_for IS NOT NULL
 );
 
+-- fragment: work_of_free_sessions
+-- Of some batches b those whose session has no live lease and no pause.
+    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
+    WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
+        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+
 -- name: work_sessions
 -- Sessions that have ready work, no live lease and no pause, by lane. 0: by priority, then by arrival. 1: whose parked
 -- turn has been ready, or whose delayed work has been due, for longest. 2: by arrival. 3: the newest first. Lanes 0, 2
@@ -65,44 +71,36 @@ WITH RECURSIVE urgent (session_key, priority, place) AS (
         ORDER BY b.priority DESC, b.seq
         LIMIT :limit + 256
     ) AS b
-    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
-    WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+-- include: work_of_free_sessions
     LIMIT :limit
 ),
 arrived (session_key, place) AS MATERIALIZED (
     SELECT b.session_key, b.seq
     FROM (
-        SELECT b.session_key, b.priority, b.seq FROM lash_batches AS b INDEXED BY lash_batches_arrived
+        SELECT b.session_key, b.seq FROM lash_batches AS b INDEXED BY lash_batches_arrived
         WHERE b.available_at_ms = 0
         ORDER BY b.seq
         LIMIT :limit + 256
     ) AS b
-    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
-    WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+-- include: work_of_free_sessions
     LIMIT :limit
 ),
 newest (session_key, place) AS (
     SELECT b.session_key, -b.seq
     FROM (
-        SELECT b.session_key, b.priority, b.seq FROM lash_batches AS b INDEXED BY lash_batches_arrived
+        SELECT b.session_key, b.seq FROM lash_batches AS b INDEXED BY lash_batches_arrived
         WHERE b.available_at_ms = 0
         ORDER BY b.seq DESC
         LIMIT :limit + 256
     ) AS b
-    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
-    WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+-- include: work_of_free_sessions
     LIMIT (:limit + 3) / 4
 ),
 due (session_key, place) AS (
     SELECT b.session_key, b.available_at_ms
     FROM lash_batches AS b INDEXED BY lash_batches_due
-    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
-    WHERE b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
-        AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+-- include: work_of_free_sessions
+        AND b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
     ORDER BY b.available_at_ms
     LIMIT :limit
 ),
@@ -126,11 +124,9 @@ walk (session_key) AS (
     WHERE w.session_key IS NOT NULL
 ),
 aged (session_key) AS (
-    SELECT w.session_key
-    FROM walk AS w
-    CROSS JOIN lash_session_leases AS l ON l.session_key = w.session_key
-    WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+    SELECT b.session_key
+    FROM walk AS b
+-- include: work_of_free_sessions
     LIMIT :limit
 ),
 found (lane, part, place, session_key) AS (
@@ -162,10 +158,8 @@ WITH RECURSIVE urgent (session_key, priority, place) AS (
         ORDER BY b.priority DESC, b.seq
         LIMIT :limit + 256
     ) AS b
-    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
-    WHERE b.agent IN (SELECT value FROM json_each(:agents))
-        AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+-- include: work_of_free_sessions
+        AND b.agent IN (SELECT value FROM json_each(:agents))
     LIMIT :limit
 ),
 newest (session_key, place) AS (
@@ -176,20 +170,16 @@ newest (session_key, place) AS (
         ORDER BY b.seq DESC
         LIMIT :limit + 256
     ) AS b
-    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
-    WHERE b.agent IN (SELECT value FROM json_each(:agents))
-        AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+-- include: work_of_free_sessions
+        AND b.agent IN (SELECT value FROM json_each(:agents))
     LIMIT (:limit + 3) / 4
 ),
 due (session_key, place) AS (
     SELECT b.session_key, b.available_at_ms
     FROM json_each(:agents) AS wanted
     CROSS JOIN lash_batches AS b INDEXED BY lash_batches_agent ON b.agent = wanted.value
-    CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
-    WHERE b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
-        AND (l.token IS NULL OR l.expires_at_ms <= :now_ms)
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+-- include: work_of_free_sessions
+        AND b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
     LIMIT :limit
 ),
 parked (session_key, place) AS (
@@ -229,11 +219,9 @@ walk (agent, session_key) AS (
     WHERE w.session_key IS NOT NULL
 ),
 aged (session_key) AS (
-    SELECT w.session_key
-    FROM walk AS w
-    CROSS JOIN lash_session_leases AS l ON l.session_key = w.session_key
-    WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
-        AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
+    SELECT b.session_key
+    FROM walk AS b
+-- include: work_of_free_sessions
     LIMIT :limit
 ),
 found (lane, part, place, session_key) AS (
