@@ -347,7 +347,7 @@ async def test_drain_takes_what_a_run_made_ready_during_a_poll(
                 go.set()
                 await sent.result(timeout_s=60)
                 # The task of the run ends, and is forgotten by the worker.
-                while any("ProcessRunner._run" in repr(task.get_coro()) for task in asyncio.all_tasks()):  # noqa: ASYNC110 (there is no event to wait for)
+                while any("ProcessRunner._run" in repr(task.get_coro()) for task in asyncio.all_tasks()):  # noqa: ASYNC110 (nothing signals it)
                     await asyncio.sleep(0)
                 await asyncio.sleep(0)
             return work

@@ -268,7 +268,7 @@ async def test_a_storage_does_not_answer_itself(postgres_storage_url: str) -> No
         assert names.count("event_last_sequences") == 0
         storage.hints.notify()
         await heard.something()
-        while "event_last_sequences" not in names:  # noqa: ASYNC110 (there is no event to wait for)
+        while "event_last_sequences" not in names:  # noqa: ASYNC110 (nothing signals it)
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.1)
         assert names.count("event_last_sequences") == 1

@@ -110,7 +110,7 @@ async def test_a_call_cancelled_while_it_looks_for_room_returns_its_connection(
         first = asyncio.create_task(database.read_one(Item, "lock", 815))
         await until_count(watcher, _WAITING, "advisory", 1)
         second = asyncio.create_task(database.read_one(Item, "one"))
-        while not room.is_wanted:  # noqa: ASYNC110 (there is no event to wait for)
+        while not room.is_wanted:  # noqa: ASYNC110 (nothing signals it)
             await asyncio.sleep(0)
         await watcher.execute("SELECT pg_advisory_unlock(815)")
         await looking.wait()

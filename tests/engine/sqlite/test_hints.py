@@ -60,7 +60,7 @@ class Counted:
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until the condition holds; fail the test if it never does."""
     async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 (there is no event to wait for)
+        while not holds():  # noqa: ASYNC110 (nothing signals it)
             await asyncio.sleep(0.005)
 
 

@@ -65,7 +65,7 @@ class Received:
 
     async def until(self, count: int) -> None:
         async with asyncio.timeout(60):
-            while len(self.texts) < count:  # noqa: ASYNC110 (there is no event to wait for)
+            while len(self.texts) < count:  # noqa: ASYNC110 (nothing signals it)
                 await asyncio.sleep(0.001)
 
 
@@ -173,7 +173,7 @@ async def test_a_full_buffer_is_noticed(database: str) -> None:
     socket = _open(directory, received)
     assert all(directory.send(socket.name, "x") for _ in range(2_000))
     async with asyncio.timeout(60):
-        while not received.calls:  # noqa: ASYNC110 (there is no event to wait for)
+        while not received.calls:  # noqa: ASYNC110 (nothing signals it)
             await asyncio.sleep(0.001)
     assert received.calls[0] is None
     socket.close()

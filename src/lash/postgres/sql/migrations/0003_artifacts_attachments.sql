@@ -15,9 +15,9 @@ CREATE TABLE :"schema".lash_artifacts (
 ALTER TABLE :"schema".lash_artifacts ALTER COLUMN content SET STORAGE EXTERNAL;
 CREATE UNIQUE INDEX lash_artifacts_ref ON :"schema".lash_artifacts (namespace, ref);
 
--- The manifest: the attachments of each session, announced ones included. A row is written before the bytes and
--- stamped by the commit that uses them; a stamp never changes.
--- Owner: the session; removed by deleting or forgetting, or, while there is no stamp, by a sweep.
+-- The manifest: the attachments of each session. A row is inserted before the bytes are written. The first commit that
+-- uses the attachment stamps it, and the stamp never changes.
+-- Owner: the session; removed by deleting or forgetting. A sweep removes rows without a stamp.
 CREATE TABLE :"schema".lash_attachments (
     session_key     bigint NOT NULL REFERENCES :"schema".lash_sessions (session_key) ON DELETE CASCADE,
     attachment_id   text COLLATE "C" NOT NULL,

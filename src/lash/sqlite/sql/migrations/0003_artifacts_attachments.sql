@@ -13,9 +13,9 @@ CREATE TABLE lash_artifacts (
 ) STRICT;
 CREATE UNIQUE INDEX lash_artifacts_ref ON lash_artifacts (namespace, ref);
 
--- The manifest: the attachments of each session, announced ones included. A row is written before the bytes and
--- stamped by the commit that uses them; a stamp never changes.
--- Owner: the session; removed by deleting or forgetting, or, while there is no stamp, by a sweep.
+-- The manifest: the attachments of each session. A row is inserted before the bytes are written. The first commit that
+-- uses the attachment stamps it, and the stamp never changes.
+-- Owner: the session; removed by deleting or forgetting. A sweep removes rows without a stamp.
 CREATE TABLE lash_attachments (
     session_key     INTEGER NOT NULL REFERENCES lash_sessions (session_key) ON DELETE CASCADE,
     attachment_id   TEXT NOT NULL,
