@@ -43,6 +43,9 @@ async def refund(ctx: lash.Context, order: int) -> None: ...
 WITH_A_WORKER = {"ask", "sessions watch", "watch", "worker"}
 """Commands that need a worker or do not end by themselves: see below and `tests.cli.test_conversation`."""
 
+WITH_A_FRAMEWORK = {"import"}
+"""Commands that need a framework, in whose environment they are tested: `make adapters`."""
+
 
 def leaves(group: click.Group = root, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
     """Return every command that is not a group, with its words."""
@@ -69,7 +72,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", [name for name in LEAVES if name not in WITH_A_WORKER])
+@pytest.mark.parametrize("name", [name for name in LEAVES if name not in WITH_A_WORKER | WITH_A_FRAMEWORK])
 def test_examples_succeed(name: str, seeded: Seeded, directory: Path) -> None:
     """The examples in the help of a command run in their order, and succeed."""
     if name == "db restore":

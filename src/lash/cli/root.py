@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "usage": "lash.cli.usage:usage",
     "counts": "lash.cli.counts:counts",
     "db": "lash.cli.maintenance:db",
+    "import": "lash.cli.framework:import_",
     "worker": "lash.cli.work:worker",
     "workers": "lash.cli.workers:workers",
     "doctor": "lash.cli.doctor:doctor",

@@ -10,6 +10,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from lash.adapters.langgraph import codec, threads
 from lash.adapters.langgraph.codec import Items, Place, Stored, StoredCheckpoint
+from lash.adapters.langgraph.runs import run_records
 from lash.adapters.langgraph.threads import PAGE, Thread
 from lash.errors import RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.record import Record, RecordChange, RecordDelete, RecordPut
@@ -20,12 +21,6 @@ from lash.stores.storage import Storage
 _MAX_NODES: Final = 9_000
 """A commit has at most 10,000 rows; the items of a thread that keeps more stay where they are."""
 _GONE: Final = (SessionNotFound, SessionDeleted)
-
-
-def run_records(place: Place, run: str) -> Iterator[RecordPut]:
-    """Return the records that lead from a run to a thread, and from the thread to its runs."""
-    yield RecordPut(collection=codec.RUNS, key=f"{run}/{place.session_id}", value=place.thread_id)
-    yield RecordPut(collection=codec.RUNS, key=run, value=None, session_id=place.session_id)
 
 
 async def delete_thread(storage: Storage, place: Place) -> None:

@@ -24,10 +24,10 @@ from lash.adapters.langgraph import codec, removal, threads
 from lash.adapters.langgraph.channels import Draft, read_channels
 from lash.adapters.langgraph.codec import Place, StoredCheckpoint, Write
 from lash.adapters.langgraph.errors import ThreadMoved
+from lash.adapters.langgraph.runs import checkpoint_records
 from lash.adapters.langgraph.scan import Scan
 from lash.adapters.langgraph.threads import Thread, ThreadCache
 from lash.errors import CorruptData, RevisionConflict, SessionDeleted, SessionNotFound
-from lash.model.record import RecordPut
 from lash.stores.storage import Storage
 
 
@@ -246,7 +246,7 @@ class LashSaver(LeftOpen, BaseCheckpointSaver[Any]):
             self.serde.dumps_typed(about),
             draft.channels,
         )
-        records = [*draft.values.values(), *_records(place, thread, stored, about)]
+        records = [*draft.values.values(), *checkpoint_records(place, stored, about.get("run_id"), thread.runs)]
         await threads.publish(storage, place, thread, list(draft.nodes.values()), records)
         draft.keep(thread)
         thread.remember(codec.checkpoint_key(place.namespace, stored.checkpoint_id), stored)
@@ -298,25 +298,6 @@ async def _check_is_latest(storage: Storage, place: Place) -> None:
     latest = await threads.latest(storage, place)
     if latest is not None and latest.checkpoint_id != place.checkpoint_id:
         raise ThreadMoved(place.thread_id, expected=place.checkpoint_id, actual=latest.checkpoint_id)
-
-
-def _records(place: Place, thread: Thread, stored: StoredCheckpoint, about: CheckpointMetadata) -> Iterator[RecordPut]:
-    """Return the record of a checkpoint, and those by which the checkpoints of its run are found."""
-    index = {"namespace": codec.namespace_key(place.namespace)}
-    run_id = about.get("run_id")
-    if run_id is not None:
-        run = codec.run_key(str(run_id))
-        index["run"] = run
-        if run not in thread.runs:
-            thread.runs.add(run)
-            yield from removal.run_records(place, run)
-    yield RecordPut(
-        collection=codec.CHECKPOINTS,
-        key=codec.checkpoint_key(place.namespace, stored.checkpoint_id),
-        value=codec.encode_checkpoint(stored),
-        session_id=place.session_id,
-        index=index,
-    )
 
 
 def _config(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:

@@ -38,13 +38,17 @@ _PAGE: Final = 500
 _MINUTE_MS: Final = 60_000
 
 
-class _Content(msgspec.Struct, frozen=True, kw_only=True):
-    """What the record of an item holds. ``vectors`` are the embeddings of its texts, by path."""
+class ItemContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What the record of an item holds. ``vectors`` are the embeddings of its texts, by path.
+
+    ``created_at`` is that of an imported item; others were created with their record.
+    """
 
     namespace: tuple[str, ...]
     key: str
     value: dict[str, Any]
     updated_at: datetime
+    created_at: datetime | None = None
     ttl_minutes: float | None = None
     vectors: dict[str, bytes] = {}
 
@@ -153,7 +157,7 @@ class _Plan:
 
     def _put(self, op: PutOp) -> RecordPut:
         texts = self._texts[op.namespace, op.key]
-        content = _Content(
+        content = ItemContent(
             namespace=op.namespace,
             key=op.key,
             value=op.value or {},
@@ -173,11 +177,11 @@ class _Found(NamedTuple):
     """An item as it is stored."""
 
     record: Record
-    content: _Content
+    content: ItemContent
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        return cls(record, msgspec.convert(record.value, _Content))
+        return cls(record, msgspec.convert(record.value, ItemContent))
 
     def score(self, query: Sequence[float] | None) -> float | None:
         """Return how similar its most similar text is to a query; None without a query or without a text."""
@@ -197,7 +201,7 @@ class _Found(NamedTuple):
             "namespace": self.content.namespace,
             "key": self.content.key,
             "value": self.content.value,
-            "created_at": datetime.fromtimestamp(self.record.created_at_ms / 1000, UTC),
+            "created_at": self.content.created_at or datetime.fromtimestamp(self.record.created_at_ms / 1000, UTC),
             "updated_at": self.content.updated_at,
         }
 

@@ -211,25 +211,28 @@ async def _commit(
 
 
 async def _create_empty(storage: Storage, place: Place) -> None:
-    await storage.sessions.create(place.session_id, **_about(place))
+    await storage.sessions.create(place.session_id, **about(place))
 
 
 async def _create(storage: Storage, place: Place, graph: GraphDelta, records: Sequence[RecordChange]) -> int:
     commit = Commit(session_id=place.session_id, expected_revision=0, graph=graph, records=tuple(records))
-    created = await storage.sessions.create(place.session_id, commit=commit, **_about(place))
+    created = await storage.sessions.create(place.session_id, commit=commit, **about(place))
     if created.commit is None:
         raise RevisionConflict(place.session_id, expected=0, actual=created.revision)
     return created.commit.revision
 
 
-class _About(TypedDict):
+class About(TypedDict):
+    """What the session of a thread is created with."""
+
     labels: dict[str, str]
     metadata: JSONObject
     retention: Retention
 
 
-def _about(place: Place) -> _About:
-    return _About(
+def about(place: Place) -> About:
+    """Return what the session of a thread is created with."""
+    return About(
         labels={"framework": "langgraph"}, metadata={"thread_id": place.thread_id}, retention=Retention.latest()
     )
 

@@ -1,0 +1,210 @@
+"""Imports of the databases of frameworks: what all readers share, with a reader of a toy framework."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+import asyncpg
+import pytest
+
+from lash.adapters.importing import (
+    Found,
+    FoundRecords,
+    FoundSession,
+    ImportReport,
+    KeptRaw,
+    Piece,
+    RawRow,
+    Row,
+    Source,
+    import_database,
+    open_source,
+)
+from lash.adapters.importing.readers import READERS, reader_of
+from lash.cli.framework import FRAMEWORKS
+from lash.errors import InvalidInput, StoreUnavailable
+from lash.model.record import RecordPut
+from lash.model.session.node import Node, PluginEntry
+from lash.stores.storage import Storage
+from tests.cli.kit import run
+from tests.transfer.kit import opened
+
+_TABLES = (
+    "CREATE TABLE talks (id TEXT PRIMARY KEY)",
+    "CREATE TABLE lines (talk TEXT, place INTEGER, said TEXT, extra {bytes})",
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT)",
+    "CREATE TABLE bystander (x TEXT)",
+    "INSERT INTO talks VALUES ('t1'), ('t2')",
+    "INSERT INTO lines VALUES ('t1', 2, 'two', NULL), ('t1', 1, 'one', NULL), ('t2', 1, NULL, {blob})",
+    "INSERT INTO facts VALUES ('a', '1'), ('b', '2')",
+)
+_LARGE = 100_000
+
+
+class Toy:
+    """Talks with lines; a line without text has no counterpart."""
+
+    framework = "toy"
+    tables = frozenset({"talks", "lines", "facts"})
+
+    def __init__(self, broken: str | None = None) -> None:
+        self._broken = broken
+
+    async def count(self, source: Source) -> int:
+        return await source.count("talks") + 1
+
+    async def found(self, source: Source) -> AsyncIterator[Found]:
+        for row in await source.distinct(["talks"], ["id"]):
+            yield FoundSession(
+                name=row["id"],
+                session_id=f"toy:{row['id']}",
+                pieces=self._lines(source, row["id"]),
+                labels={"framework": "toy"},
+            )
+        yield FoundRecords(name="facts", pieces=self._facts(source))
+
+    async def _lines(self, source: Source, talk: str) -> AsyncIterator[Piece]:
+        parent: str | None = None
+        async for row in source.rows("lines", where={"talk": talk}, order=("place",)):
+            if talk == self._broken:
+                raise ConnectionError(talk)
+            if row["said"] is None:
+                yield Piece(raw=[RawRow(table="lines", row=row, reason="it has no text")])
+                continue
+            node = _node(row, parent)
+            parent = node.node_id
+            yield Piece(nodes=[node], counts={"line": 1})
+
+    async def _facts(self, source: Source) -> AsyncIterator[Piece]:
+        async for row in source.rows("facts", order=("name",)):
+            put = RecordPut(collection="toy.facts", key=row["name"], value=row["value"])
+            yield Piece(records=[put], counts={"fact": 1})
+
+
+def _node(row: Row, parent: str | None) -> Node:
+    entry = PluginEntry(plugin_type="toy.line", body=row["said"])
+    return Node(
+        node_id=str(row["place"]), parent_node_id=parent, timestamp=datetime(2026, 1, 1, tzinfo=UTC), entry=entry
+    )
+
+
+Foreign = str
+
+
+@pytest.fixture
+async def foreign(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Foreign:
+    """The database of the toy framework: a SQLite file, or a schema of PostgreSQL."""
+    if backend_name != "postgres":
+        path = tmp_path / "toy.db"
+        connection = apsw.Connection(str(path))
+        for statement in _TABLES:
+            connection.execute(statement.format(bytes="BLOB", blob=f"zeroblob({_LARGE})"))
+        connection.close()
+        return str(path)
+    url: str = request.getfixturevalue("postgres_schema_url")
+    server, _, schema = url.partition("?schema=")
+    session = await asyncpg.connect(server)
+    try:
+        await session.execute(f"SET search_path TO {schema}")
+        for statement in _TABLES:
+            await session.execute(statement.format(bytes="BYTEA", blob=f"decode(repeat('00', {_LARGE}), 'hex')"))
+    finally:
+        await session.close()
+    return url
+
+
+async def _import(storage: Storage, foreign: Foreign, *, dry_run: bool = False, broken: str = "") -> ImportReport:
+    async with open_source(foreign) as source:
+        return await import_database(storage, source, Toy(broken), dry_run=dry_run)
+
+
+async def _said(storage: Storage, session_id: str) -> list[str]:
+    nodes = await storage.session(session_id).list_nodes("plugin:toy.line", limit=10)
+    return [str(node.entry.body) for node in nodes if isinstance(node.entry, PluginEntry)]
+
+
+async def test_everything_that_is_found_is_stored_once(backend_url: str, foreign: Foreign) -> None:
+    """A dry run reports the same and writes nothing; a repeated import changes nothing."""
+    async with opened(backend_url) as (storage,):
+        dry = await _import(storage, foreign, dry_run=True)
+        assert (await storage.sessions.list()).sessions == ()
+        done = await _import(storage, foreign)
+        again = await _import(storage, foreign)
+        assert await _said(storage, "toy:t1") == ["one", "two"]
+        facts = await storage.records.list("toy.facts")
+    assert (done.sessions, done.counts, done.already_there) == (2, {"line": 2, "fact": 2}, 0)
+    assert done.kept_raw == (KeptRaw(table="lines", reason="it has no text", rows=1),)
+    assert done.other_tables == ("bystander",)
+    assert (dry.sessions, dry.counts, dry.kept_raw, dry.dry_run) == (2, done.counts, done.kept_raw, True)
+    assert (again.sessions, again.counts, again.already_there, again.not_imported) == (0, {}, 4, ())
+    assert {fact.key: (fact.value, fact.version) for fact in facts} == {"a": ("1", 1), "b": ("2", 1)}
+
+
+async def test_a_row_without_a_counterpart_is_kept_whole(backend_url: str, foreign: Foreign) -> None:
+    """It is a record of its session, with all columns; a large value has records of its own."""
+    async with opened(backend_url) as (storage,):
+        await _import(storage, foreign)
+        (kept,) = await storage.records.list("import.raw", session_id="toy:t2", where={"table": "lines"})
+        assert isinstance(kept.value, dict)
+        row = kept.value["row"]
+        (key,) = row["extra"]["bytes"]
+        large = await storage.records.get("import.raw-bytes", key, session_id="toy:t2")
+    assert (row["talk"], row["place"], row["said"]) == ("t2", 1, None)
+    assert large is not None
+    assert large.value == bytes(_LARGE)
+
+
+async def test_an_interrupted_import_is_repeated(backend_url: str, foreign: Foreign) -> None:
+    """The session at which it stopped is imported again, and the ones before it are not."""
+    async with opened(backend_url) as (storage,):
+        with pytest.raises(ConnectionError):
+            await _import(storage, foreign, broken="t2")
+        repeated = await _import(storage, foreign)
+        assert await _said(storage, "toy:t1") == ["one", "two"]
+    assert (repeated.sessions, repeated.already_there) == (1, 1)
+
+
+async def test_what_the_storage_has_is_never_changed(backend_url: str, foreign: Foreign) -> None:
+    """A session or a record of the same name stays, and the report names it."""
+    async with opened(backend_url) as (storage,):
+        await storage.sessions.create("toy:t1")
+        await storage.records.put("toy.facts", "a", "mine")
+        report = await _import(storage, foreign)
+        assert await _said(storage, "toy:t1") == []
+        kept = await storage.records.get("toy.facts", "a")
+    assert [each.name for each in report.not_imported] == ["t1", "toy.facts a"]
+    assert (report.sessions, report.counts) == (1, {"fact": 1})
+    assert kept is not None
+    assert kept.value == "mine"
+
+
+async def test_a_database_of_another_program_is_refused(backend_url: str, tmp_path: Path) -> None:
+    """The error names the expected tables and the tables that it has."""
+    apsw.Connection(str(tmp_path / "other.db")).execute("CREATE TABLE users (id)").close()
+    (tmp_path / "text.db").write_text("no database" * 100)
+    async with opened(backend_url) as (storage,):
+        with pytest.raises(InvalidInput, match=r"expected tables of toy .*; found: users"):
+            await _import(storage, str(tmp_path / "other.db"))
+        with pytest.raises(InvalidInput, match="cannot be read as a SQLite database"):
+            await _import(storage, f"sqlite:///{tmp_path}/text.db")
+        with pytest.raises(InvalidInput, match="no database at"):
+            await _import(storage, str(tmp_path / "absent.db"))
+        with pytest.raises(StoreUnavailable, match="cannot be opened"):
+            await _import(storage, "postgresql://nobody@127.0.0.1:1/none")
+
+
+def test_the_command_knows_every_reader() -> None:
+    """The names in the help are those of the readers; an unknown one is refused."""
+    assert tuple(READERS) == FRAMEWORKS
+    with pytest.raises(InvalidInput, match="unknown framework 'x'"):
+        reader_of("x")
+
+
+def test_the_command_names_the_extra_of_a_framework_that_is_not_installed(tmp_path: Path) -> None:
+    """The exit code is that of a wrong option."""
+    ended = run("import", "langgraph", "any.db", url=f"sqlite:///{tmp_path}/a.db")
+    assert ended.returncode == 2
+    assert "pip install 'lash-runtime[langgraph]'" in ended.stderr
