@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 import msgspec
 
@@ -28,7 +28,7 @@ class CheckpointRow(msgspec.Struct, frozen=True, array_like=True):
     plugin_snapshot_revision: int | None
 
 
-class ComponentRow(msgspec.Struct, frozen=True, array_like=True):
+class ComponentRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One component with its stored bytes; without them when the blob is missing."""
 
     key: str
@@ -159,16 +159,16 @@ def manifest_ref(manifest: CheckpointManifest) -> BlobRef:
 def decode_checkpoint(row: CheckpointRow, components: Sequence[ComponentRow]) -> Checkpoint:
     """Return a stored checkpoint, or raise CorruptData if a part is missing or damaged."""
     payloads = {component.key: decode_component(component) for component in components}
-    manifest = decode_manifest(row, [CurrentComponent(component.key, component.hash) for component in components])
+    manifest = decode_manifest(row, components)
     return Checkpoint(ref=BlobRef(row.checkpoint_ref), revision=row.revision, manifest=manifest, components=payloads)
 
 
-def decode_manifest(row: CheckpointRow, components: Sequence[CurrentComponent]) -> CheckpointManifest:
+def decode_manifest(row: CheckpointRow, components: Sequence[CurrentComponent | ComponentRow]) -> CheckpointManifest:
     """Return the manifest of a stored checkpoint, or raise CorruptData if it is not the one that was committed."""
     manifest = CheckpointManifest(
         turn_state=decode(row.turn_state, TurnState, f"the turn state of revision {row.revision}"),
         plugin_snapshot_revision=row.plugin_snapshot_revision,
-        components={key: BlobRef(ref) for key, ref in sorted([(each.key, each.hash) for each in components])},
+        components=cast("dict[str, BlobRef]", dict(sorted([(each.key, each.hash) for each in components]))),
     )
     if manifest_ref(manifest) != row.checkpoint_ref:
         raise CorruptData(f"the checkpoint of revision {row.revision} is not the one that was committed")

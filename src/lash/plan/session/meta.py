@@ -22,7 +22,7 @@ OWNER_TERM: Final = ""
 """The key under which the owner of a session is indexed; no label has it."""
 
 
-class MetaRow(msgspec.Struct, frozen=True, array_like=True):
+class MetaRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The metadata of a session, and the columns that a list shows."""
 
     session_key: int

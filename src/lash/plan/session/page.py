@@ -33,12 +33,11 @@ from lash.model.session.session import (
 from lash.plan.sealed import CONFIG, TURN_STATE
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, decode_checkpoint
 from lash.plan.session.meta import MetaRow, check_labels, decode_meta, label_terms
-from lash.plan.session.session import ReadRow, decode_head
+from lash.plan.session.session import decode_head
 
 _FEW: Final = frozenset({SessionState.RUNNING, SessionState.QUEUED, SessionState.WAITING})
 """The states that have indexes of their own; most sessions are idle."""
-
-
+_STATES: Final[dict[str | None, SessionState]] = {state.value: state for state in SessionState}
 _SORTED: Final = frozenset({"label_active", "prefix", "state"})
 """The ways of reading that sort what they find."""
 
@@ -50,7 +49,7 @@ class IdRange(NamedTuple):
     end: str
 
 
-class PageRow(MetaRow, frozen=True, array_like=True):
+class PageRow(MetaRow, frozen=True, array_like=True, gc=False):
     """One session of a list. The columns from ``state`` on are None unless the list was asked for them."""
 
     config: Annotated[str | None, CONFIG]
@@ -264,30 +263,16 @@ def _summary(page: PreparedPage, row: PageRow, components: Sequence[ComponentRow
         user_message_count=row.user_message_count,
         updated_at_ms=row.updated_at_ms,
         agent=row.agent,
-        state=None if row.state is None or not parts.state else SessionState(row.state),
+        state=_STATES.get(row.state) if parts.state else None,
         waiting_for=row.waiting_for if parts.state else None,
         counts=_counts(row) if parts.counts else None,
-        head=decode_head(_read_row(row)) if parts.head else None,
+        head=decode_head(row) if parts.head else None,
         checkpoint=_checkpoint(row, components) if parts.checkpoint else None,
     )
 
 
 def _counts(row: PageRow) -> SessionCounts:
     return SessionCounts(queued=row.queued or 0, dead=row.dead or 0, waits=row.waits or 0)
-
-
-def _read_row(row: PageRow) -> ReadRow:
-    return ReadRow(
-        session_key=row.session_key,
-        session_id=row.session_id,
-        revision=row.revision,
-        config=row.config,
-        current_frame_id=row.current_frame_id,
-        leaf_node_id=row.leaf_node_id,
-        checkpoint_ref=row.checkpoint_ref,
-        node_count=row.node_count,
-        updated_at_ms=row.updated_at_ms,
-    )
 
 
 def _checkpoint(row: PageRow, components: Sequence[ComponentRow]) -> Checkpoint | None:

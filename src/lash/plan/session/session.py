@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -75,6 +75,27 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
+class HeadColumns(Protocol):
+    """A row that has the columns of a session's head."""
+
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def revision(self) -> int: ...
+    @property
+    def config(self) -> str | None: ...
+    @property
+    def current_frame_id(self) -> str | None: ...
+    @property
+    def leaf_node_id(self) -> str | None: ...
+    @property
+    def checkpoint_ref(self) -> str | None: ...
+    @property
+    def node_count(self) -> int: ...
+    @property
+    def updated_at_ms(self) -> int: ...
+
+
 class ReadRow(msgspec.Struct, frozen=True, array_like=True):
     """The columns of a session's head that readers need."""
 
@@ -140,7 +161,7 @@ def missing_session(session_id: str, *, deleted: bool) -> SessionNotFound | Sess
     return SessionDeleted(session_id) if deleted else SessionNotFound(session_id)
 
 
-def decode_head(row: ReadRow) -> SessionHead | None:
+def decode_head(row: HeadColumns) -> SessionHead | None:
     """Return the head, or None before the first commit."""
     if row.config is None or row.checkpoint_ref is None:
         return None

@@ -17,7 +17,7 @@ _SHORT: Final = 100
 """How many sessions of a page are decoded on the event loop: about two milliseconds."""
 
 
-class PageAnswer(PageRow, frozen=True, array_like=True):
+class PageAnswer(PageRow, frozen=True, array_like=True, gc=False):
     """One session of a list, and the components of its head if they are wanted."""
 
     components: list[ComponentRow] | None

@@ -1,5 +1,6 @@
 -- fragment: page_columns
--- The columns of a session in a list. The counts and the checkpoint are read only if they are wanted.
+-- The columns of the sessions of a page. The state, the counts and the checkpoint are read only if they are wanted, and
+-- after the page is cut: for no session beyond it.
 SELECT
     s.session_key, s.session_id, s.name, s.created_at_ms, s.model, s.cwd, s.relation, s.revision, s.first_user_message,
     s.user_message_count, s.updated_at_ms, s.owner, s.labels, s.metadata, s.expires_at_ms, s.agent,
@@ -44,36 +45,34 @@ SELECT
             ORDER BY c.key
         )
     END
+FROM (
 
 -- fragment: page_state
--- The state of each session, and what its parked turn waits for; NULL unless it is wanted.
-CROSS JOIN LATERAL (
-    SELECT CASE
-        WHEN NOT :with_state::boolean THEN NULL
-        WHEN EXISTS (
-            SELECT 1 FROM :"schema".lash_session_leases AS l
-            WHERE l.session_key = s.session_key AND l.token IS NOT NULL
-                AND l.expires_at_ms > (SELECT :"schema".lash_now_ms())
-        ) THEN 'running'
-        WHEN EXISTS (
-            SELECT 1 FROM :"schema".lash_session_leases AS l
-            WHERE l.session_key = s.session_key AND l.waiting_for IS NOT NULL
-                AND l.paused_until_ms > (SELECT :"schema".lash_now_ms())
-        ) THEN 'waiting'
-        WHEN EXISTS (SELECT 1 FROM :"schema".lash_batches AS b WHERE b.session_key = s.session_key) THEN 'queued'
-        WHEN EXISTS (
-            SELECT 1 FROM :"schema".lash_waits AS w WHERE w.session_key = s.session_key AND w.resolution IS NULL
-        ) THEN 'waiting'
-        ELSE 'idle'
-    END AS state,
-    CASE
-        WHEN :with_state::boolean
-        THEN (
-            SELECT l.waiting_for FROM :"schema".lash_session_leases AS l
-            WHERE l.session_key = s.session_key AND l.paused_until_ms > (SELECT :"schema".lash_now_ms())
-        )
-    END AS waiting_for
-) AS now
+-- The state of the session whose lease row is l. Every session has one.
+CASE
+    WHEN l.token IS NOT NULL AND l.expires_at_ms > (SELECT :"schema".lash_now_ms()) THEN 'running'
+    WHEN l.waiting_for IS NOT NULL AND l.paused_until_ms > (SELECT :"schema".lash_now_ms()) THEN 'waiting'
+    WHEN EXISTS (SELECT 1 FROM :"schema".lash_batches AS b WHERE b.session_key = l.session_key) THEN 'queued'
+    WHEN EXISTS (
+        SELECT 1 FROM :"schema".lash_waits AS w WHERE w.session_key = l.session_key AND w.resolution IS NULL
+    ) THEN 'waiting'
+    ELSE 'idle'
+END
+
+-- fragment: page_with_state
+-- The end of a page: the state of its sessions, and what a parked turn waits for; NULL unless they are wanted. A page by
+-- state shows the state that it was read by. LIMIT keeps this a look-up for each session: a join could read all leases.
+) AS s
+LEFT JOIN LATERAL (
+    SELECT
+        coalesce(:state::text,
+-- include: page_state
+        ) AS state,
+        CASE WHEN l.paused_until_ms > (SELECT :"schema".lash_now_ms()) THEN l.waiting_for END AS waiting_for
+    FROM :"schema".lash_session_leases AS l
+    WHERE :with_state::boolean AND l.session_key = s.session_key
+    LIMIT 1
+) AS now ON true
 
 -- fragment: page_filters
 -- The parts of a filter by which the list is not read. The labels are NULL if there are none.
@@ -91,7 +90,12 @@ CROSS JOIN LATERAL (
             WHERE l.session_key = s.session_key AND l.key = t.key AND l.value = t.value
         )
     ))
-    AND (:state::text IS NULL OR now.state = :state::text)
+    AND (:state::text IS NULL OR :state::text = (
+        SELECT
+-- include: page_state
+        FROM :"schema".lash_session_leases AS l
+        WHERE l.session_key = s.session_key
+    ))
 
 -- fragment: page_sorted
 -- The order and the position of a list whose sessions are sorted after they are found.
@@ -102,7 +106,11 @@ CROSS JOIN LATERAL (
 ORDER BY
     CASE WHEN :by_activity::bigint = 1 THEN s.updated_at_ms ELSE 0 END * :sign::bigint,
     s.session_key * :sign::bigint
-LIMIT :limit::bigint;
+LIMIT :limit::bigint
+-- include: page_with_state
+ORDER BY
+    CASE WHEN :by_activity::bigint = 1 THEN s.updated_at_ms ELSE 0 END * :sign::bigint,
+    s.session_key * :sign::bigint;
 
 -- name: session_page_newest
 -- Sessions that match the given filter, the last created first.
@@ -110,12 +118,14 @@ LIMIT :limit::bigint;
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: key
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_sessions AS s
--- include: page_state
 WHERE s.session_key < :key::bigint
 -- include: page_filters
 ORDER BY s.session_key DESC
-LIMIT :limit::bigint;
+LIMIT :limit::bigint
+-- include: page_with_state
+ORDER BY s.session_key DESC;
 
 -- name: session_page_oldest
 -- session_page_newest, the first created first.
@@ -123,12 +133,14 @@ LIMIT :limit::bigint;
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: key
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_sessions AS s
--- include: page_state
 WHERE s.session_key > :key::bigint
 -- include: page_filters
 ORDER BY s.session_key
-LIMIT :limit::bigint;
+LIMIT :limit::bigint
+-- include: page_with_state
+ORDER BY s.session_key;
 
 -- name: session_page_active_newest
 -- Sessions that match the given filter, the last active first. The index orders them by seconds; the server sorts those
@@ -137,14 +149,16 @@ LIMIT :limit::bigint;
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: at_ms, key, first_ms, last_ms
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_sessions AS s
--- include: page_state
 WHERE s.active_s >= :first_ms::bigint / 1000 AND s.active_s <= :last_ms::bigint / 1000
     AND s.updated_at_ms >= :first_ms::bigint AND s.updated_at_ms <= :last_ms::bigint
     AND (s.updated_at_ms < :at_ms::bigint OR s.session_key < :key::bigint)
 -- include: page_filters
 ORDER BY s.active_s DESC, s.updated_at_ms DESC, s.session_key DESC
-LIMIT :limit::bigint;
+LIMIT :limit::bigint
+-- include: page_with_state
+ORDER BY s.active_s DESC, s.updated_at_ms DESC, s.session_key DESC;
 
 -- name: session_page_active_oldest
 -- session_page_active_newest, the first active first.
@@ -152,14 +166,16 @@ LIMIT :limit::bigint;
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: at_ms, key, first_ms, last_ms
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_sessions AS s
--- include: page_state
 WHERE s.active_s >= :first_ms::bigint / 1000 AND s.active_s <= :last_ms::bigint / 1000
     AND s.updated_at_ms >= :first_ms::bigint AND s.updated_at_ms <= :last_ms::bigint
     AND (s.updated_at_ms > :at_ms::bigint OR s.session_key > :key::bigint)
 -- include: page_filters
 ORDER BY s.active_s, s.updated_at_ms, s.session_key
-LIMIT :limit::bigint;
+LIMIT :limit::bigint
+-- include: page_with_state
+ORDER BY s.active_s, s.updated_at_ms, s.session_key;
 
 -- name: session_page_agent_newest
 -- session_page_newest, read by the agent.
@@ -167,12 +183,14 @@ LIMIT :limit::bigint;
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: key
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_sessions AS s
--- include: page_state
 WHERE s.agent = :agent::text AND s.session_key < :key::bigint
 -- include: page_filters
 ORDER BY s.agent DESC, s.session_key DESC
-LIMIT :limit::bigint;
+LIMIT :limit::bigint
+-- include: page_with_state
+ORDER BY s.agent DESC, s.session_key DESC;
 
 -- name: session_page_agent_oldest
 -- session_page_oldest, read by the agent.
@@ -180,12 +198,14 @@ LIMIT :limit::bigint;
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: key
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_sessions AS s
--- include: page_state
 WHERE s.agent = :agent::text AND s.session_key > :key::bigint
 -- include: page_filters
 ORDER BY s.agent, s.session_key
-LIMIT :limit::bigint;
+LIMIT :limit::bigint
+-- include: page_with_state
+ORDER BY s.agent, s.session_key;
 
 -- name: session_page_label_newest
 -- session_page_newest, read by the owner or a label.
@@ -193,13 +213,15 @@ LIMIT :limit::bigint;
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: lead_key, lead_value, key
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_session_labels AS lead
 JOIN :"schema".lash_sessions AS s ON s.session_key = lead.session_key
--- include: page_state
 WHERE lead.key = :lead_key::text AND lead.value = :lead_value::text AND lead.session_key < :key::bigint
 -- include: page_filters
 ORDER BY lead.session_key DESC
-LIMIT :limit::bigint;
+LIMIT :limit::bigint
+-- include: page_with_state
+ORDER BY s.session_key DESC;
 
 -- name: session_page_label_oldest
 -- session_page_oldest, read by the owner or a label.
@@ -207,13 +229,15 @@ LIMIT :limit::bigint;
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: lead_key, lead_value, key
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_session_labels AS lead
 JOIN :"schema".lash_sessions AS s ON s.session_key = lead.session_key
--- include: page_state
 WHERE lead.key = :lead_key::text AND lead.value = :lead_value::text AND lead.session_key > :key::bigint
 -- include: page_filters
 ORDER BY lead.session_key
-LIMIT :limit::bigint;
+LIMIT :limit::bigint
+-- include: page_with_state
+ORDER BY s.session_key;
 
 -- name: session_page_label_active
 -- Sessions of an owner or a label that match the rest of the filter, sorted by activity.
@@ -221,9 +245,9 @@ LIMIT :limit::bigint;
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: lead_key, lead_value, by_activity, sign, sorted_at, sorted_key
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_session_labels AS lead
 JOIN :"schema".lash_sessions AS s ON s.session_key = lead.session_key
--- include: page_state
 WHERE lead.key = :lead_key::text AND lead.value = :lead_value::text
 -- include: page_filters
 -- include: page_sorted
@@ -242,8 +266,8 @@ LIMIT $3::bigint;
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: prefix_end, by_activity, sign, sorted_at, sorted_key
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_sessions AS s
--- include: page_state
 WHERE s.session_id COLLATE "C" >= :prefix::text AND s.session_id COLLATE "C" < :prefix_end::text
 -- include: page_filters
 -- include: page_sorted
@@ -254,8 +278,8 @@ WHERE s.session_id COLLATE "C" >= :prefix::text AND s.session_id COLLATE "C" < :
 -- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
 -- arguments: by_activity, sign, sorted_at, sorted_key
 -- include: page_columns
+SELECT s.*
 FROM :"schema".lash_sessions AS s
--- include: page_state
 WHERE s.session_key IN (
         SELECT h.session_key FROM :"schema".lash_session_leases AS h
         WHERE :state::text = 'running' AND h.process IS NOT NULL

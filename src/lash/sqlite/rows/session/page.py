@@ -14,7 +14,7 @@ from lash.sqlite.engine.parameters import json_array
 from lash.stores.session import DecodePage
 
 
-class SessionComponent(ComponentRow, frozen=True, array_like=True):
+class SessionComponent(ComponentRow, frozen=True, array_like=True, gc=False):
     """A component of the head of one session of a page."""
 
     session_key: int
@@ -22,11 +22,12 @@ class SessionComponent(ComponentRow, frozen=True, array_like=True):
 
 def read_page(reader: Reader, page: PreparedPage, decode: DecodePage) -> SessionPage:
     """Read and decode a page, on the snapshot of the reader."""
-    rows = reader.all(PageRow, PAGES[page.way], **_arguments(page, reader.now_ms))
+    rows = reader.all(PageRow, PAGES[page.way], **page_arguments(page, reader.now_ms))
     return decode(rows, _components(reader, rows[: page.limit - 1]) if page.parts.checkpoint else {})
 
 
-def _arguments(page: PreparedPage, now_ms: int) -> dict[str, SQLiteValue]:
+def page_arguments(page: PreparedPage, now_ms: int) -> dict[str, SQLiteValue]:
+    """Return the arguments of the query that reads the page."""
     wanted = page.wanted
     return {
         "with_state": int(page.needs_state),

@@ -1,3 +1,20 @@
+-- fragment: page_state
+-- The state of a session. Every session has a lease row.
+(
+    SELECT CASE
+        WHEN l.token IS NOT NULL AND l.expires_at_ms > :now_ms THEN 'running'
+        WHEN l.waiting_for IS NOT NULL AND l.paused_until_ms > :now_ms THEN 'waiting'
+        WHEN EXISTS (SELECT 1 FROM lash_batches AS b WHERE b.session_key = l.session_key) THEN 'queued'
+        WHEN EXISTS (
+            SELECT 1 FROM lash_waits AS w
+            WHERE w.session_key = l.session_key AND w.session_key IS NOT NULL AND w.resolution IS NULL
+        ) THEN 'waiting'
+        ELSE 'idle'
+    END
+    FROM lash_session_leases AS l
+    WHERE l.session_key = s.session_key
+)
+
 -- fragment: page_columns
 -- The columns of a session in a list. The state, the counts and the checkpoint are read only if they are wanted.
 SELECT
@@ -5,23 +22,9 @@ SELECT
     s.user_message_count, s.updated_at_ms, s.owner, s.labels, s.metadata, s.expires_at_ms, s.agent,
     s.keep_checkpoints, s.config,
     s.current_frame_id, s.leaf_node_id, s.checkpoint_ref, s.node_count,
-    CASE
-        WHEN NOT :with_state THEN NULL
-        WHEN EXISTS (
-            SELECT 1 FROM lash_session_leases AS l
-            WHERE l.session_key = s.session_key AND l.token IS NOT NULL AND l.expires_at_ms > :now_ms
-        ) THEN 'running'
-        WHEN EXISTS (
-            SELECT 1 FROM lash_session_leases AS l
-            WHERE l.session_key = s.session_key AND l.waiting_for IS NOT NULL AND l.paused_until_ms > :now_ms
-        ) THEN 'waiting'
-        WHEN EXISTS (SELECT 1 FROM lash_batches AS b WHERE b.session_key = s.session_key) THEN 'queued'
-        WHEN EXISTS (
-            SELECT 1 FROM lash_waits AS w
-            WHERE w.session_key = s.session_key AND w.session_key IS NOT NULL AND w.resolution IS NULL
-        ) THEN 'waiting'
-        ELSE 'idle'
-    END AS state,
+    CASE WHEN :with_state THEN
+-- include: page_state
+    END,
     CASE
         WHEN :with_state THEN (
             SELECT l.waiting_for FROM lash_session_leases AS l
@@ -64,15 +67,21 @@ SELECT
             WHERE l.session_key = s.session_key AND l.key = t.value ->> 0 AND l.value = t.value ->> 1
         )
     ))
-    AND (:state IS NULL OR state = :state)
+    AND (:state IS NULL OR :state =
+-- include: page_state
+    )
 
 -- fragment: page_sorted
--- The order and the position of a list whose sessions are sorted after they are found.
+-- The end of a list whose sessions are sorted after they are found: its position and order. Only keys are sorted; what
+-- the page shows is read for the sessions on it.
     AND (
         CASE WHEN :by_activity THEN s.updated_at_ms ELSE 0 END * :sign, s.session_key * :sign
     ) > (:sorted_at, :sorted_key)
 ORDER BY CASE WHEN :by_activity THEN s.updated_at_ms ELSE 0 END * :sign, s.session_key * :sign
-LIMIT :limit;
+LIMIT :limit
+) AS page
+CROSS JOIN lash_sessions AS s ON s.session_key = page.session_key
+ORDER BY CASE WHEN :by_activity THEN s.updated_at_ms ELSE 0 END * :sign, s.session_key * :sign;
 
 -- name: session_page_newest
 -- Sessions that match the given filter, the last created first.
@@ -153,6 +162,8 @@ LIMIT :limit;
 -- name: session_page_label_active
 -- Sessions of an owner or a label that match the rest of the filter, sorted by activity.
 -- include: page_columns
+FROM (
+SELECT s.session_key
 FROM lash_session_labels AS lead INDEXED BY lash_session_labels_value
 CROSS JOIN lash_sessions AS s ON s.session_key = lead.session_key
 WHERE lead.key = :lead_key AND lead.value = :lead_value
@@ -170,6 +181,8 @@ LIMIT :limit;
 -- name: session_page_prefix
 -- Sessions whose id begins with a text and that match the rest of the filter, sorted.
 -- include: page_columns
+FROM (
+SELECT s.session_key
 FROM lash_sessions AS s
 WHERE s.session_id >= :prefix AND s.session_id < :prefix_end
 -- include: page_filters
@@ -178,6 +191,8 @@ WHERE s.session_id >= :prefix AND s.session_id < :prefix_end
 -- name: session_page_state
 -- Sessions that run, have queued input, or wait, and that match the rest of the filter, sorted.
 -- include: page_columns
+FROM (
+SELECT s.session_key
 FROM lash_sessions AS s
 WHERE s.session_key IN (
         SELECT h.session_key FROM lash_session_leases AS h INDEXED BY lash_session_leases_holder
