@@ -21,6 +21,7 @@ __import__(sys.argv[1])
         ("lash.agents.anthropic", "anthropic", "anthropic"),
         ("lash.adapters.langgraph", "langgraph", "langgraph"),
         ("lash.adapters.openai_agents", "agents", "openai-agents"),
+        ("lash.adapters.adk", "google.adk", "adk"),
     ],
 )
 def test_an_import_names_the_extra_to_install(module: str, library: str, extra: str) -> None:
