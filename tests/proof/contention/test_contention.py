@@ -6,6 +6,7 @@ the timing of the processes still varies.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 from collections import Counter
@@ -17,6 +18,7 @@ import pytest
 import lash
 from tests.contract.process_state import check_logs
 from tests.proof.contention.checker import judge
+from tests.proof.contention.feed import FeedReader
 from tests.proof.contention.history import Operation, State, read_history
 from tests.proof.contention.stored import read_stored
 from tests.proof.contention.storm import storm
@@ -34,22 +36,28 @@ pytestmark = [
 
 
 async def test_killed_and_stopped_processes_break_no_law(backend_url: str, backend_name: str, tmp_path: Path) -> None:
-    """Heads and records are registers, inputs are consumed once, fences grow, effects are recorded once."""
+    """Heads and records are registers, inputs are consumed once, fences grow, the feed misses no last change."""
     seed = os.environ.get("LASH_CONTENTION_SEED") or f"{random.getrandbits(32):08x}"
     print(f"\nLASH_CONTENTION_SEED={seed} on {backend_name}")  # noqa: T201 - to repeat it
     async with await lash.open(backend_url) as storage:
+        feed, over = FeedReader(storage), asyncio.Event()
         with storm(backend_url, tmp_path, seed) as raging:
-            await raging.rage(PROCESSES, SECONDS)
-            assert len(await storage.workers.list()) > 1
-            (tmp_path / "stop").touch()
-            await until(lambda: _is_quiet(backend_url), patience_s=180)
-            await raging.end()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(feed.follow(over))
+                await raging.rage(PROCESSES, SECONDS)
+                assert len(await storage.workers.list()) > 1
+                (tmp_path / "stop").touch()
+                await until(lambda: _is_quiet(backend_url), patience_s=180)
+                await raging.end()
+                over.set()
         history = read_history(raging.histories())
-        print(f"{raging.kills} killed, {raging.stops} stopped; {_told(history)}")  # noqa: T201 - figures of the run
+        print(f"{raging.kills} killed, {raging.stops} stopped; {_told(history)}; {feed.pages} pages")  # noqa: T201 - figures of the run
         assert raging.kills
         assert raging.stops
 
-        violations = judge(history, await read_stored(backend_url))
+        stored = await read_stored(backend_url)
+        feed.check(history, stored)
+        violations = judge(history, stored)
         assert not violations, "\n".join(str(violation) for violation in violations[:20])
         assert {type(each.act).__name__ for each in history if each.state is State.OK} == _ACTS
         await check_logs(storage)
