@@ -157,6 +157,7 @@ async def _work(url: str) -> None:
     @app.agent
     async def clerk(turn: lash.Turn) -> str:
         turn.add_tool_call("c1", "search", {"order": 7}, "found it")
+        await turn.step(pay)
         return "done"
 
     async with app:
@@ -175,6 +176,15 @@ def test_steps_runs_and_tools_are_named(backend_url: str) -> None:
     assert "job (run 2)" in output("ps", url=backend_url)
     tree = output("sessions", "tree", "s", url=backend_url)
     assert 'search {"order":7} search found it' in tree
+    assert re.search(r"user: hello\n +\S+Z  pay#1  took [\d.e-]+ s\n", tree.replace("\u2502", " "))
+    turn, step = output("logs", "s", url=backend_url).splitlines()
+    assert re.search(r"Z  turn:\S+  revision 1  on \S+$", turn)
+    assert re.search(r"^    \S+Z  pay#1  took [\d.e-]+ s$", step)
+    (told,) = values("logs", "s", url=backend_url)
+    assert [each["name"] for each in told["trace"]["steps"]] == ["pay#1"]
+    assert values("sessions", "tree", "s", url=backend_url)[0]["trace"] == told["trace"]
+    assert output("logs", "s", "--tail", "0", url=backend_url) == ""
+    assert run("logs", "s", "--follow", url=backend_url).returncode == 2
 
 
 async def _fail(url: str) -> None:

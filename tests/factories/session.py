@@ -17,6 +17,7 @@ from lash.model.session.frame import AgentFrame
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node, PluginEntry
 from lash.model.session.session import SessionConfig
+from lash.model.session.trace import TurnTrace
 from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.model.value import JSON
 from lash.stores.session import Session
@@ -63,6 +64,7 @@ class CommitFields(TypedDict, total=False):
     usage: tuple[UsageEntry, ...]
     attachments: tuple[str, ...]
     records: tuple[RecordChange, ...]
+    trace: TurnTrace | None
 
 
 def commit(expected_revision: int, *nodes: Node, session_id: str = "s", **fields: Unpack[CommitFields]) -> Commit:

@@ -23,6 +23,7 @@ from lash.model.effect import (
     EffectGroup,
     EffectRecord,
     EffectReplayed,
+    EffectRun,
     EffectStatus,
     EffectUnknown,
     Envelope,
@@ -39,7 +40,9 @@ from lash.plan.effect.claim import (
     ClaimGuard,
     InsertEffect,
     TakeEffect,
+    check_attempt,
     check_effect_claim,
+    check_run,
     check_scope_fence,
     claim_of,
     decide_effect_claim,
@@ -352,7 +355,10 @@ def test_records_are_decoded() -> None:
         settled_rank=2,
         created_at_ms=1,
         updated_at_ms=2,
+        worker=ANN.owner_id,
     )
+    measured = decode_record(msgspec.structs.replace(LIVE, began_at_ms=5, attempt=2, tries=3, worker="w"), TURN)
+    assert (measured.began_at_ms, measured.attempt, measured.tries, measured.worker) == (5, 2, 3, "w")
     assert decode_record(FAILED, TURN).error == EffectError(code="c", message="m")
     assert (decode_record(RELEASED, TURN).owner, decode_record(LIVE, TURN).expires_at_ms) == (None, 100)
 
@@ -360,7 +366,7 @@ def test_records_are_decoded() -> None:
 def test_a_new_record_is_as_it_will_be_read() -> None:
     """A new record is equal to its later replay."""
     settlement = StoredOutcome(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
-    found = new_record(ENCODED, settlement, RecordedRow(9, 10, 2))
+    found = new_record(ENCODED, settlement, RecordedRow(9, 10, 2), EffectRun(took_ms=4, attempt=2, tries=3), "w")
     row = msgspec.structs.replace(
         COMPLETED,
         owner_id=None,
@@ -370,6 +376,10 @@ def test_a_new_record_is_as_it_will_be_read() -> None:
         due_at_ms=10,
         created_at_ms=9,
         updated_at_ms=9,
+        began_at_ms=5,
+        attempt=2,
+        tries=3,
+        worker="w",
     )
     assert found == decode_record(row, TURN)
 
@@ -426,3 +436,17 @@ def test_fences_belong_to_their_scope() -> None:
     for scope, fence, error in refused:
         with pytest.raises(error):
             check_scope_fence(scope, fence)
+
+
+@pytest.mark.parametrize("ran", [None, {"took_ms": 1}, EffectRun(took_ms=-1), EffectRun(tries=0), EffectRun(attempt=0)])
+def test_an_invalid_run_is_refused(ran: object) -> None:
+    """How an effect ran has a time of at least 0, and counts from 1."""
+    with pytest.raises(InvalidInput, match=r"ran|EffectRun"):
+        check_run(ran)
+
+
+def test_a_valid_run_is_returned() -> None:
+    """An attempt may be unknown."""
+    for ran in (EffectRun(), EffectRun(took_ms=0, attempt=1, tries=1)):
+        assert check_run(ran) is ran
+    assert (check_attempt("attempt", None), check_attempt("attempt", 1)) == (None, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from lash.base.backoff import MAX_PLANS
 from lash.base.ids import new_id
@@ -15,6 +16,7 @@ from lash.model.effect import (
     EffectError,
     EffectGroup,
     EffectRecord,
+    EffectRun,
     Envelope,
     ExecutionScope,
 )
@@ -24,6 +26,8 @@ from lash.model.value import JSON
 from lash.plan.effect.claim import (
     Claimant,
     WrittenClaim,
+    check_attempt,
+    check_run,
     check_scope_fence,
     decide_effect_claim,
     decide_take_over,
@@ -45,6 +49,8 @@ from lash.plan.lease import check_claim, check_ttl
 from lash.stores.effect import EffectRows
 from lash.stores.hints import Hints
 
+_UNMEASURED: Final = EffectRun()
+
 
 class Effects:
     """The effects of one storage; the contract is `lash.stores.effect.EffectStore`."""
@@ -62,10 +68,13 @@ class Effects:
         once: bool = False,
         strict: bool = False,
         token: str | None = None,
+        attempt: int | None = None,
     ) -> EffectDecision:
         check_claim(owner, ttl_ms)
         own_token = new_id() if token is None else check_identifier("token", token)
-        encoded, claimant = encode_envelope(envelope), Claimant(owner=owner, token=own_token, ttl_ms=ttl_ms)
+        check_attempt("attempt", attempt)
+        encoded = encode_envelope(envelope)
+        claimant = Claimant(owner=owner, token=own_token, ttl_ms=ttl_ms, attempt=attempt)
         if strict:
             return plan_replay(encoded, (await self._rows.facts(encoded)).row)
         decide = partial(decide_effect_claim, encoded=encoded, token=claimant.token, once=once)
@@ -76,12 +85,17 @@ class Effects:
             claim=new_claim(encoded, owner, claimant.token, claimed.row), taken_over=claimed.taken_over
         )
 
-    async def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
+    async def record(
+        self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError, *, ran: EffectRun = _UNMEASURED
+    ) -> EffectRecord:
         encoded = encode_envelope(envelope)
+        check_run(ran)
         check_scope_fence(envelope.scope, fence)
         stored = encode_outcome(f"effect {encoded.replay_key!r} of {encoded.scope_id}", outcome)
-        recorded = await self._rows.record(encoded, fence, stored, partial(explain_record, encoded, fence))
-        return new_record(encoded, stored, recorded) if isinstance(recorded, RecordedRow) else recorded
+        recorded = await self._rows.record(encoded, fence, stored, ran, partial(explain_record, encoded, fence))
+        if isinstance(recorded, RecordedRow):
+            return new_record(encoded, stored, recorded, ran, fence.owner_id)
+        return recorded
 
     async def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
         return renewed(claim, await self._rows.renew(guard_of(claim), check_ttl(ttl_ms)))

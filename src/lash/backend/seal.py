@@ -27,6 +27,7 @@ from lash.plan.sealed import (
     REGISTRATION,
     TURN_RESULT,
     TURN_STATE,
+    TURN_TRACE,
     WAKE,
 )
 from lash.plan.session.commit import Apply, PreparedCommit
@@ -58,6 +59,7 @@ def seal_commit(seals: Seals, prepared: PreparedCommit, decision: Apply) -> tupl
         blobs=tuple(seal_blob(seals, blob) for blob in prepared.blobs),
         records=tuple(seal_record(seals, change) for change in prepared.records),
         stored_result=seals.text(TURN_RESULT, prepared.stored_result, prepared.commit_hash),
+        trace=seals.text(TURN_TRACE, prepared.trace, prepared.commit_hash),
     ), msgspec.structs.replace(
         decision,
         head=seal_head(seals, decision.head),

@@ -35,6 +35,7 @@ from lash.model.session.session import (
     SessionRelation,
     VacuumReport,
 )
+from lash.model.session.trace import TurnRecord
 from lash.model.value import JSONObject
 from lash.plan.key_range import key_range
 from lash.plan.session.append import plan_append, prepare_append
@@ -73,6 +74,7 @@ from lash.plan.session.session import (
     decode_raw_path,
     require_removable,
 )
+from lash.plan.session.trace import decode_turn
 from lash.plan.session.turn import check_turn_choice, revision_of
 from lash.stores.hints import NO_TAGS, HintListener, Hints
 from lash.stores.session import SessionRows
@@ -305,6 +307,10 @@ class BoundSession:
     ) -> CheckpointManifest | None:
         wanted = await self._chosen_revision(revision, turn_id)
         return await self._rows.checkpoint_manifest(self._session_id, wanted, decode_manifest)
+
+    async def turns(self, turn_ids: Collection[str]) -> dict[str, TurnRecord]:
+        rows = await self._rows.turns(self._session_id, check_identifiers("turn_ids", turn_ids))
+        return {row.turn_id: decode_turn(row) for row in rows}
 
     async def _chosen_revision(self, revision: int | None, turn_id: str | None) -> int | None:
         """Return the revision that is named, or that a turn published; 0, which has no checkpoint, without a record."""

@@ -1,4 +1,4 @@
-"""``lash logs`` and ``lash signal``: the event log of a process."""
+"""``lash logs`` and ``lash signal``: the event log of a process, and the turns of a session."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lash.cli.command import command, json_argument
-from lash.cli.ids import PROCESS
+from lash.cli.ids import PROCESS, SESSION
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.step import StepLines
 from lash.cli.text import moment
+from lash.cli.turn import show_turns
 
 if TYPE_CHECKING:
     from lash.model.process.event import ProcessEvent
@@ -22,13 +23,19 @@ _PAGE: Final = 500
 _LOOK_EVERY_S: Final = 1.0
 
 
-@command("logs", "lash logs research-7", "lash logs research-7 --tail 5", "lash logs report-3 --follow --json")
-@click.argument("process_id", metavar="PROCESS", type=PROCESS)
+@command(
+    "logs",
+    "lash logs research-7",
+    "lash logs research-7 --tail 5",
+    "lash logs report-3 --follow --json",
+    "lash logs support-42 --json",
+)
+@click.argument("process_id", metavar="PROCESS|SESSION", type=PROCESS)
 @click.option("-f", "--follow", is_flag=True, help="Wait for further events until the process ends.")
 @click.option(
     "--after", type=click.IntRange(min=0), metavar="N", default=0, help="Start after the event of this number."
 )
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Start with the last N events.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Start with the last N events or turns.")
 @click.option("--type", "event_type", help="Show only events of this type.")
 async def logs(
     shell: Shell,
@@ -38,12 +45,21 @@ async def logs(
     tail: int | None,
     event_type: str | None,
 ) -> None:
-    """Show the events of a process, and the steps of its run between them: when, number, type and payload.
+    """Show the events of a process and the steps of its run between them, or the turns of a session with their steps.
 
     A step has a dash instead of a number, its key, how it ended, and its result. Steps of earlier runs are deleted when
     the process continues as new. JSON has only the events; the steps are those of `lash effects ls`.
+
+    Of a session, the committed turns of the active path are shown, until their records are pruned. A mark shows where
+    an attempt failed or crashed.
     """
     async with shell.storage() as storage:
+        session_id = await _session_of(storage, process_id)
+        if session_id is not None:
+            if follow or after or event_type is not None:
+                raise click.UsageError("a session has only --tail; follow it with `lash sessions watch`")
+            await show_turns(shell, storage, session_id, tail)
+            return
         process_id = await PROCESS.resolve(storage, process_id)
         if tail is not None:
             (last,) = (await storage.events.last_sequences([process_id])).values() or (0,)
@@ -61,6 +77,20 @@ async def logs(
                 if not follow or ended:
                     return
                 await hints.wait(_LOOK_EVERY_S)
+
+
+async def _session_of(storage: Storage, text: str) -> str | None:
+    """Return the session that a text means; None if it means a process, or nothing."""
+    from lash.errors import NotFound
+
+    if await storage.processes.ids(text, limit=1):
+        return None
+    session_id = await SESSION.match(storage, text)
+    try:
+        await storage.session(session_id).meta()
+    except NotFound:
+        return None
+    return session_id
 
 
 async def _has_ended(storage: Storage, process_id: str) -> bool:

@@ -311,8 +311,12 @@ def _part(part: Part) -> str:
 @command("tree", "lash sessions tree support-42", "lash sessions tree support-42 -q", group=sessions, names=True)
 @click.argument("session_id", metavar="SESSION", type=SESSION)
 async def tree(shell: Shell, session_id: str) -> None:
-    """Draw the conversation graph with its branches; the active path is marked and goes straight down."""
+    """Draw the conversation graph with its branches; the active path is marked and goes straight down.
+
+    Below the first node of a turn are the steps that the turn ran, until the record of the turn is pruned.
+    """
     from lash.cli.tree import ASCII, LINES, render, tree_lines
+    from lash.cli.turn import read_turns, step_lines, turn_of, turns_of
     from lash.model.session.session import FullGraph
 
     async with shell.storage() as storage:
@@ -320,7 +324,9 @@ async def tree(shell: Shell, session_id: str) -> None:
         session = storage.session(session_id)
         meta = await session.meta()
         read = await session.load(FullGraph())
-    if read is None or not read.graph.nodes:
+        nodes = () if read is None else read.graph.nodes
+        turns = {} if shell.names else await read_turns(storage, session_id, turns_of(nodes))
+    if read is None or not nodes:
         if not shell.json and not shell.names:
             shell.note(f"session {session_id!r} has no nodes yet")
         return
@@ -330,13 +336,18 @@ async def tree(shell: Shell, session_id: str) -> None:
     signs = LINES if shell.draws_lines else ASCII
     if shell.json:
         for line in tree_lines(read.graph):
-            fields = {"depth": line.depth, "active": line.active, "head": line.leaf}
-            shell.value({**_node_fields(line.node), **fields})
+            fields = {"depth": line.depth, "active": line.active, "head": line.leaf, "turn_id": turn_of(line.node)}
+            turn = turns.pop(turn_of(line.node) or "", None)
+            trace = {} if turn is None else {"trace": plain(turn.trace)}
+            shell.value({**_node_fields(line.node), **fields, **trace})
         return
     shell.line((Piece(f"{session_id}  revision {read.head.revision}  {relation(meta)}", "heading"),))
     for line in tree_lines(read.graph, signs):
         room = None if shell.width is None else shell.width - width_of(line.lead) - 2 - (9 if line.leaf else 0)
         shell.line(render(line, lambda node, room=room: _described(node, room), signs))  # type: ignore[misc]
+        turn = turns.pop(turn_of(line.node) or "", None)
+        if turn is not None and turn.trace is not None:
+            shell.lines(step_lines(turn.trace, f"{line.lead}{signs.beside}  "))
 
 
 def _node_fields(node: Node) -> dict[str, object]:

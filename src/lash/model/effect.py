@@ -149,8 +149,22 @@ class EffectStatus(enum.StrEnum):
     FAILED = "failed"
 
 
+class EffectRun(Value, frozen=True, kw_only=True):
+    """How an effect ran, as the worker that ran it measured."""
+
+    took_ms: Count = 0
+    """How long it ran, from the first call of its function."""
+    attempt: Positive | None = None
+    """The attempt of its turn, or of its process since that was last parked; above 1, an earlier one died or failed."""
+    tries: Positive = 1
+    """How often its function was called in this attempt."""
+
+
 class EffectRecord(Value, frozen=True, kw_only=True):
-    """The current record of one effect. ``due_at_ms`` is set once, for sleeps."""
+    """The current record of one effect. ``due_at_ms`` is set once, for sleeps.
+
+    An effect that an earlier version recorded has no ``began_at_ms``, ``attempt``, ``tries`` and ``worker``.
+    """
 
     scope: ExecutionScope
     replay_key: str
@@ -169,6 +183,14 @@ class EffectRecord(Value, frozen=True, kw_only=True):
     """The rank in which the effect finished in its group, from 1."""
     created_at_ms: int
     updated_at_ms: int
+    began_at_ms: int | None = None
+    """When its last runner began it; it ended at ``updated_at_ms``."""
+    attempt: Positive | None = None
+    """The attempt of its turn or process in which it ran; see `EffectRun`."""
+    tries: Positive | None = None
+    """How often its function was called in that attempt."""
+    worker: str | None = None
+    """The owner id of the worker that ran it."""
 
 
 class EffectClaim(Value, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ FIRST_USER_MESSAGE: Final = SealedField("first_user_message")
 """An append writes it without knowing whether the session has one, nor the key of the session."""
 TURN_STATE: Final = SealedField("turn_state", ("checkpoint_ref",))
 TURN_RESULT: Final = SealedField("turn_result", ("commit_hash",))
+TURN_TRACE: Final = SealedField("turn_trace", ("commit_hash",))
 BYTES: Final = SealedField("bytes", ("hash",))
 """Blobs, artifacts and attachment bytes; the hash is that of the plain bytes, and is verified after unsealing too."""
 CONTENT: Final = SealedField("bytes", ("ref",))
@@ -68,7 +69,7 @@ SEALED_COLUMNS: Final[Mapping[str, Mapping[str, SealedField]]] = {
     "lash_trigger_occurrences": {"request": OCCURRENCE, "report": REPORT},
     "lash_trigger_receipts": {"answer": RECEIPT},
     "lash_trigger_subscriptions": {"definition": TRIGGER},
-    "lash_turns": {"result": TURN_RESULT},
+    "lash_turns": {"result": TURN_RESULT, "trace": TURN_TRACE},
     "lash_waits": {"resolution": RESOLUTION},
 }
 """The sealed columns of every table, by table and column."""

@@ -12,6 +12,7 @@ from lash.model.effect import (
     EffectError,
     EffectGroup,
     EffectRecord,
+    EffectRun,
     Envelope,
     ExecutionScope,
 )
@@ -43,6 +44,7 @@ class EffectStore(Protocol):
         once: bool = False,
         strict: bool = False,
         token: str | None = None,
+        attempt: int | None = None,
     ) -> EffectDecision:
         """Decide whether to run an effect, and claim it if so. The same owner cannot run it twice at the same time.
 
@@ -50,16 +52,19 @@ class EffectStore(Protocol):
         ``strict`` never runs anything: an effect without a recorded outcome raises EffectNotRecorded. An effect of a
         group that was not opened or is full raises Conflict. ``token`` identifies the call: one that repeats a call
         whose answer was lost, with the same token, gets the claim that the first one made. Without it every call is
-        another.
+        another. ``attempt`` is the attempt of the turn or process that runs it, for the record.
         """
         ...
 
-    async def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
+    async def record(
+        self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError, *, ran: EffectRun = ...
+    ) -> EffectRecord:
         """Record the outcome of an effect that ran under an exclusive lease: one write, without a claim before it.
 
         The fence must be live and belong to the envelope's session or process, else LeaseLost. Idempotent: if an equal
         effect was recorded before, that record is returned and nothing is written. An effect that has a claim
-        raises Conflict. The due time of a sleep is counted by the clock of the storage.
+        raises Conflict. The due time of a sleep is counted by the clock of the storage. ``ran`` is kept with the
+        record: the effect began so long before the moment at which it is recorded. It has no part in the identity.
         """
         ...
 
@@ -156,6 +161,7 @@ class EffectRows(Protocol):
         effect: EncodedEffect,
         fence: LeaseFence,
         stored: StoredOutcome,
+        ran: EffectRun,
         explain: Callable[[EffectFacts], EffectRecord | None],
     ) -> RecordedRow | EffectRecord:
         """Insert the effect with its outcome if the fence holds its lease and there is no row; else ``explain``."""

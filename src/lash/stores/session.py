@@ -27,6 +27,7 @@ from lash.model.session.session import (
     SessionRelation,
     VacuumReport,
 )
+from lash.model.session.trace import TurnRecord
 from lash.model.value import JSONObject
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from lash.plan.session.node import PathRow, TailRow
     from lash.plan.session.page import PageRow, PreparedPage
     from lash.plan.session.session import HeldNode, ReadRow, RevisionRows
+    from lash.plan.session.trace import TurnTraceRow
     from lash.plan.session.turn import TurnRow
 
 T = TypeVar("T")
@@ -127,6 +129,13 @@ class Session(Protocol):
         self, revision: int | None = None, *, turn_id: str | None = None
     ) -> CheckpointManifest | None:
         """Return the same without the bytes of its components."""
+        ...
+
+    async def turns(self, turn_ids: Collection[str]) -> dict[str, TurnRecord]:
+        """Return what is kept of committed turns, with the traces of their steps; turns without a record are left out.
+
+        The nodes of a turn name it in ``caused_by``. The record of a turn is pruned some time after its commit.
+        """
         ...
 
     async def blob(self, ref: BlobRef) -> bytes:
@@ -469,6 +478,10 @@ class SessionRows(Protocol):
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRow | None:
         """Return the record of a turn; None if it was not committed, or if its record was pruned."""
+        ...
+
+    async def turns(self, session_id: str, turn_ids: Sequence[str]) -> list[TurnTraceRow]:
+        """Return the records of those turns that have one, in any order."""
         ...
 
     async def checkpoint(

@@ -21,6 +21,7 @@ from lash.model.effect import (
     EffectError,
     EffectGroup,
     EffectRecord,
+    EffectRun,
     Envelope,
     ExecutionScope,
 )
@@ -89,6 +90,7 @@ from lash.model.session.session import (
     SessionRelation,
     VacuumReport,
 )
+from lash.model.session.trace import TurnRecord
 from lash.model.session.usage import UsageEntry, UsagePage
 from lash.model.trigger.schedule import Fired, RegisteredSchedule, Schedule, ScheduleDraft, SchedulePage
 from lash.model.trigger.trigger import (
@@ -428,6 +430,7 @@ class EffectStore:
         once: bool = False,
         strict: bool = False,
         token: str | None = None,
+        attempt: int | None = None,
     ) -> EffectDecision:
         """Decide whether to run an effect, and claim it if so. The same owner cannot run it twice at the same time.
 
@@ -435,14 +438,17 @@ class EffectStore:
         ``strict`` never runs anything: an effect without a recorded outcome raises EffectNotRecorded. An effect of a
         group that was not opened or is full raises Conflict. ``token`` identifies the call: one that repeats a call
         whose answer was lost, with the same token, gets the claim that the first one made. Without it every call is
-        another.
+        another. ``attempt`` is the attempt of the turn or process that runs it, for the record.
         """
-    def record(self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
+    def record(
+        self, fence: LeaseFence, envelope: Envelope, outcome: JSON | EffectError, *, ran: EffectRun = ...
+    ) -> EffectRecord:
         """Record the outcome of an effect that ran under an exclusive lease: one write, without a claim before it.
 
         The fence must be live and belong to the envelope's session or process, else LeaseLost. Idempotent: if an equal
         effect was recorded before, that record is returned and nothing is written. An effect that has a claim
-        raises Conflict. The due time of a sleep is counted by the clock of the storage.
+        raises Conflict. The due time of a sleep is counted by the clock of the storage. ``ran`` is kept with the
+        record: the effect began so long before the moment at which it is recorded. It has no part in the identity.
         """
     def renew(self, claim: EffectClaim, *, ttl_ms: int) -> EffectClaim:
         """Extend a claim, expired or not, never shorten it; raise EffectLeaseLost if it was taken over or finished."""
@@ -1251,6 +1257,11 @@ class Session:
         self, revision: int | None = None, *, turn_id: str | None = None
     ) -> CheckpointManifest | None:
         """Return the same without the bytes of its components."""
+    def turns(self, turn_ids: Collection[str]) -> dict[str, TurnRecord]:
+        """Return what is kept of committed turns, with the traces of their steps; turns without a record are left out.
+
+        The nodes of a turn name it in ``caused_by``. The record of a turn is pruned some time after its commit.
+        """
     def blob(self, ref: BlobRef) -> bytes:
         """Return bytes that the session holds, or raise BlobNotFound."""
     def commit(self, commit: Commit) -> CommitResult:

@@ -43,6 +43,7 @@ MIGRATIONS = (
     "0026_limits",
     "0027_session_changes",
     "0028_agents_of_input",
+    "0029_step_traces",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

@@ -13,6 +13,7 @@ from lash.model.artifact import ProcessEnvironment
 from lash.model.process.process import AgentScope, Grant
 from lash.model.queue import Boundary, Claim
 from lash.model.session.session import FullGraph
+from lash.model.session.trace import TraceStep, TurnTrace
 from lash.runtime.observe.stream import current_cursor
 from lash.stores.storage import Storage
 from tests.cli.seed import fill
@@ -28,6 +29,7 @@ RUN: Final = lash.model.ProcessScope(process_id="research-7")
 TURN: Final = lash.model.TurnScope(session_id="s", turn_id="t")
 GRANTED: Final = AgentScope(session_id="s")
 TTL_MS: Final = 60_000
+TRACE: Final = TurnTrace(began_at_ms=1, steps=(TraceStep(name="search", began_at_ms=1, took_ms=2),))
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -47,7 +49,7 @@ async def fill_everything(storage: Storage) -> Known:
     seeded = await fill(storage)
     await rich_session(storage, video=b"\xff" + b"frame" * 2_000)
     await storage.sessions.fork("s", "fork")
-    await storage.session("fork").commit(commit(1, node("f", "c"), session_id="fork", turn_id="t"))
+    await storage.session("fork").commit(commit(1, node("f", "c"), session_id="fork", turn_id="t", trace=TRACE))
     await storage.sessions.create("gone")
     await storage.sessions.delete("gone")
     await storage.activity.append("s", [ActivityDraft(turn_id="t", payload={"delta": "a"})])

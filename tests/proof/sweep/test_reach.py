@@ -60,6 +60,7 @@ READS = {
         "nodes",
         "raw_path",
         "revision",
+        "turns",
     },
     "SessionStore": {"changes", "changes_cursor", "ids", "list", "open"},
     "TriggerStore": {"get", "list"},

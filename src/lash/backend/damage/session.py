@@ -19,6 +19,7 @@ from lash.plan.session.frame import FrameRow, decode_frames
 from lash.plan.session.kind import stored_kind
 from lash.plan.session.meta import MetaRow, decode_meta
 from lash.plan.session.node import PathRow, decode_node, user_text
+from lash.plan.session.trace import decode_trace
 from lash.plan.session.turn import check_result
 
 _ANY: str = "any"
@@ -86,9 +87,11 @@ def _unpack(row: Columns, name: str) -> bytes:
 
 
 def check_turn(row: Columns) -> None:
-    """Raise CorruptData if the result of a turn cannot be read."""
+    """Raise CorruptData if the result or the trace of a turn cannot be read."""
     check_result(text(row, "result"))
     check_digest("commit_hash", row["commit_hash"])
+    if row["trace"] is not None:
+        decode_trace(text(row, "trace"), "its trace")
 
 
 def check_batch(row: Columns) -> None:

@@ -14,6 +14,7 @@ from lash.model.session.checkpoint import CheckpointDraft, CheckpointManifest
 from lash.model.session.frame import AgentFrame
 from lash.model.session.node import Node
 from lash.model.session.session import SessionConfig
+from lash.model.session.trace import TurnTrace
 from lash.model.session.usage import UsageEntry
 from lash.model.value import Count, Positive, Value
 
@@ -54,6 +55,8 @@ class Commit(Value, frozen=True, kw_only=True):
     ``attachments`` are the ids of the attachments that the turn refers to; each is stamped as committed.
     ``records`` are put and deleted with the commit: those of this session, and those of the storage. If one has another
     version than expected, the commit is refused.
+    ``trace`` is kept with the record of the turn. It has no part in the identity of the commit, and is ignored without
+    a turn id.
     """
 
     session_id: str
@@ -70,6 +73,7 @@ class Commit(Value, frozen=True, kw_only=True):
     completions: tuple[ClaimCompletion, ...] = ()
     attachments: tuple[str, ...] = ()
     records: tuple[RecordChange, ...] = ()
+    trace: TurnTrace | None = None
 
 
 class CommitResult(Value, frozen=True, kw_only=True):

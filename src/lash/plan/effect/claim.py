@@ -24,6 +24,7 @@ from lash.model.effect import (
     EffectGroup,
     EffectRecord,
     EffectReplayed,
+    EffectRun,
     EffectStatus,
     EffectUnknown,
     Envelope,
@@ -55,6 +56,7 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     owner: LeaseOwner
     token: str
     ttl_ms: int
+    attempt: int | None = None
 
     @property
     def process(self) -> str | None:
@@ -242,7 +244,24 @@ def claim_lost(claim: EffectClaim) -> EffectLeaseLost:
     return EffectLeaseLost(scope_id(claim.scope), claim.replay_key)
 
 
-def new_record(encoded: EncodedEffect, stored: StoredOutcome, written: RecordedRow) -> EffectRecord:
+def check_run(ran: object) -> EffectRun:
+    """Return how an effect ran; raise InvalidInput if it is not valid."""
+    if not isinstance(ran, EffectRun):
+        raise InvalidInput(f"expected an EffectRun, got {type(ran).__name__}")
+    check_integer("ran.took_ms", ran.took_ms, at_least=0)
+    check_integer("ran.tries", ran.tries, at_least=1)
+    check_attempt("ran.attempt", ran.attempt)
+    return ran
+
+
+def check_attempt(what: str, attempt: object) -> int | None:
+    """Return the number of an attempt, or None if it is not known; raise InvalidInput if it is not valid."""
+    return None if attempt is None else check_integer(what, attempt, at_least=1)
+
+
+def new_record(
+    encoded: EncodedEffect, stored: StoredOutcome, written: RecordedRow, ran: EffectRun, worker: str
+) -> EffectRecord:
     """Return the effect that was just recorded."""
     row = EffectRow(
         replay_key=encoded.replay_key,
@@ -262,6 +281,10 @@ def new_record(encoded: EncodedEffect, stored: StoredOutcome, written: RecordedR
         settled_rank=written.settled_rank,
         created_at_ms=written.now_ms,
         updated_at_ms=written.now_ms,
+        began_at_ms=written.now_ms - ran.took_ms,
+        attempt=ran.attempt,
+        tries=ran.tries,
+        worker=worker,
     )
     return _record(row, encoded.envelope.scope, encoded.envelope)
 
@@ -347,6 +370,10 @@ def _record(row: EffectRow, scope: ExecutionScope, envelope: Envelope) -> Effect
         settled_rank=row.settled_rank,
         created_at_ms=row.created_at_ms,
         updated_at_ms=row.updated_at_ms,
+        began_at_ms=row.began_at_ms,
+        attempt=row.attempt,
+        tries=row.tries,
+        worker=row.worker if row.worker is not None else row.owner_id,
     )
 
 

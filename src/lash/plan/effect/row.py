@@ -33,6 +33,10 @@ class EffectRow(msgspec.Struct, frozen=True, array_like=True):
     settled_rank: int | None
     created_at_ms: int
     updated_at_ms: int
+    began_at_ms: int | None = None
+    attempt: int | None = None
+    tries: int | None = None
+    worker: str | None = None
 
 
 class ClaimRow(msgspec.Struct, frozen=True, array_like=True):

@@ -57,6 +57,7 @@ from lash.plan.session.node import (
     place_replacement,
 )
 from lash.plan.session.session import HeadRow
+from lash.plan.session.trace import encode_trace
 from lash.plan.session.turn import TurnRow, commit_hash, replay
 from lash.plan.session.usage import UsageRow, encode_usage, merge_usage, require_room
 
@@ -95,6 +96,8 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     result: CommitResult
     stored_result: str
     """The result as its turn's row keeps it; empty without a turn."""
+    trace: str | None
+    """The trace as its turn's row keeps it."""
     attachments: tuple[str, ...]
     """The attachments to stamp, once each."""
     records: tuple[EncodedChange, ...]
@@ -209,6 +212,7 @@ def prepare_commit(
         usage_totals=merge_usage(rows),
         result=result,
         stored_result=encode_result(commit, result),
+        trace=None if commit.trace is None else encode_trace(commit.trace),
         attachments=attachments,
         records=records,
         retention_floor=0 if rules.retention.keep is None else revision - rules.retention.keep + 1,

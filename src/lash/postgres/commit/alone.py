@@ -24,6 +24,7 @@ class CommitAlone(NamedTuple):
     turn_id: str | None
     commit_hash: str | None
     result: str
+    trace: str | None
     scope_id: str | None
 
     config: str
@@ -106,6 +107,7 @@ def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> 
         turn_id=commit.turn_id,
         commit_hash=prepared.commit_hash,
         result=prepared.stored_result,
+        trace=prepared.trace,
         scope_id=prepared.scope_id,
         config=prepared.config,
         current_frame_id=commit.current_frame_id,

@@ -59,6 +59,7 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     turn_id: str | None = None
     commit_hash: str | None = None
     result: str
+    trace: str | None = None
     scope_id: str | None = None
     fence: FenceValues | None = None
     release: FenceValues | None = None
@@ -149,6 +150,7 @@ def _record_of(planned: PlannedCommit, replaced: tuple[Replacement, ...] | None 
             turn_id=commit.turn_id,
             commit_hash=prepared.commit_hash,
             result=prepared.stored_result,
+            trace=prepared.trace,
             scope_id=prepared.scope_id,
             fence=None if commit.fence is None else fence_proof(commit.fence),
             release=None if commit.release is None else fence_proof(commit.release),

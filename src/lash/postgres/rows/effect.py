@@ -10,7 +10,7 @@ import msgspec
 from lash.backend.seal import seal_effect, seal_outcome
 from lash.base.backoff import MAX_PLANS
 from lash.errors import StoreUnavailable
-from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
+from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, EffectRun, ExecutionScope
 from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.effect.claim import Claimant, ClaimGuard, EffectClaimPlan, InsertEffect, TakeEffect, WrittenClaim
@@ -61,6 +61,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     fence: LeaseFence
     effect: EncodedEffect
     stored: StoredOutcome
+    ran: EffectRun
 
 
 class PostgresEffectRows:
@@ -109,9 +110,10 @@ class PostgresEffectRows:
         effect: EncodedEffect,
         fence: LeaseFence,
         stored: StoredOutcome,
+        ran: EffectRun,
         explain: Callable[[EffectFacts], EffectRecord | None],
     ) -> RecordedRow | EffectRecord:
-        record = _Record(fence=fence, effect=effect, stored=stored)
+        record = _Record(fence=fence, effect=effect, stored=stored, ran=ran)
         for _ in range(MAX_PLANS):
             recorded = await self._record(record) or explain(await self.facts(effect))
             if recorded is not None:
@@ -218,10 +220,11 @@ class PostgresEffectRows:
         return (*keys, *fence_proof(record.fence), *self._content(record))
 
     def _content(self, record: _Record) -> tuple[object, ...]:
-        effect, seals = record.effect, self._database.seals
+        effect, ran, seals = record.effect, record.ran, self._database.seals
         stored = seal_outcome(seals, record.stored, effect.replay_key, effect.hash)
         envelope = seal_effect(seals, effect)
-        return (envelope, effect.hash, *_outcome(stored), effect.duration_ms, effect.until_ms)
+        times = (effect.duration_ms, effect.until_ms, ran.took_ms)
+        return (envelope, effect.hash, *_outcome(stored), *times, ran.attempt, ran.tries)
 
     async def _missing(self, scope: ExecutionScope) -> Exception:
         process_id = scope_process_id(scope)
@@ -242,7 +245,8 @@ def _outcome(stored: StoredOutcome) -> tuple[object, ...]:
 
 def _runner(claimant: Claimant) -> tuple[object, ...]:
     owner = claimant.owner
-    return (owner.owner_id, owner.incarnation_id, claimant.process, claimant.token, claimant.ttl_ms)
+    proof = (owner.owner_id, owner.incarnation_id, claimant.process, claimant.token)
+    return (*proof, claimant.ttl_ms, claimant.attempt)
 
 
 def _guarded(guard: ClaimGuard) -> tuple[object, ...]:

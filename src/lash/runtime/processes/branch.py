@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from lash.errors import ConfigError
-from lash.model.effect import EffectError, Envelope
+from lash.model.effect import EffectError, EffectRun, Envelope
 from lash.model.value import JSON
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Branch:
         """Whether the branch is parked, or waits for branches of which none has ended."""
         self.raced = False
         """Whether the branch, or one around it, competes with others, so that it looks for its end in memory too."""
-        self.failures: list[tuple[Envelope, JSON | EffectError]] = []
+        self.failures: list[tuple[Envelope, JSON | EffectError, EffectRun]] = []
         """Failures of steps, and winners of races that failed, not recorded: the branch has not continued since."""
         self._counts: dict[str, int] = {}
 

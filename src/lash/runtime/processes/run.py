@@ -90,6 +90,7 @@ class ProcessRun:
             core.definitions.limits,
             ttl_ms=core.options.ttl_ms,
             prefix="" if self._number == 1 else f"{self._number}/",
+            attempt=acquired.crashes + 1,
         )
         self.parking = ProcessParking(core, acquired, self.lease, self._writes)
         self.parking.attach(self._journal)

@@ -22,6 +22,7 @@ from lash.model.effect import (
     EffectError,
     EffectRecord,
     EffectReplayed,
+    EffectRun,
     EffectStatus,
     Envelope,
     ExecutionScope,
@@ -30,14 +31,17 @@ from lash.model.effect import (
 from lash.model.lease import LeaseFence, LeaseOwner
 from lash.model.limit import Rate
 from lash.model.scope import scope_id
+from lash.model.session.trace import TraceStep
 from lash.model.value import JSON, Value
 from lash.plan.effect.effect import check_key, encode_envelope, mismatch
+from lash.plan.session.trace import trace_steps
 from lash.runtime.errors import STORAGE_TROUBLE, Permanent, error_code, error_text
 from lash.runtime.hooks import Hooks
 from lash.runtime.outage import HeldLease
 from lash.runtime.policy import STEP_RETRY, Retry
 from lash.runtime.processes.branch import Branch, Branches, current_branch, current_line, own_branch, root_branch
 from lash.runtime.steps.limit import Limiter
+from lash.runtime.steps.stopwatch import Stopwatch
 from lash.runtime.steps.values import check_type, describe, from_json, result_type, to_json
 from lash.runtime.time_limit import time_limit
 from lash.stores.storage import Storage
@@ -89,8 +93,9 @@ class Journal:
         *,
         ttl_ms: int,
         prefix: str = "",
+        attempt: int = 1,
     ) -> None:
-        """Prepare a journal; the names of all operations begin with the prefix."""
+        """Prepare a journal of one attempt; the names of all operations begin with the prefix."""
         self._storage = storage
         self.scope = scope
         self.fence = fence
@@ -99,6 +104,7 @@ class Journal:
         self._hooks = hooks
         self._ttl_ms = ttl_ms
         self._prefix = prefix
+        self._attempt = attempt
         self.limits = Limiter(storage.limits, rates, lease)
         self._records: dict[str, EffectRecord] = {}
         self._running: set[str] = set()
@@ -175,13 +181,17 @@ class Journal:
         """Start a run in the calling task: names are counted from 1 again."""
         self.lines.begin(self._prefix)
 
+    def trace(self) -> tuple[TraceStep, ...]:
+        """Return how the recorded steps ran, in the order in which they began."""
+        return trace_steps(self._records.values())
+
     def waited(self) -> list[tuple[str, JSON]]:
         """Return what recorded waits were for, with their outcomes, alone or as the winner of a race."""
         return [each for record in self._records.values() for each in _waited(record)]
 
     def fail_later(self, key: str, command: Command, outcome: JSON) -> None:
         """Record an outcome once this branch continues after the failure that it stands for."""
-        current_line().failures.append((self._envelope(key, command), outcome))
+        current_line().failures.append((self._envelope(key, command), outcome, EffectRun(attempt=self._attempt)))
 
     async def recorded(self, key: str, command: Command, body: Callable[[], Awaitable[JSON]]) -> EffectRecord:
         """Return the record of an operation of the runtime itself, running it if there is none."""
@@ -190,7 +200,9 @@ class Journal:
         if known is not None:
             return known
         await self.begin_new()
-        return await self._record(envelope, await self._bridge(f"operation {key!r}", body))
+        watch = Stopwatch(self._attempt)
+        outcome = await self._bridge(f"operation {key!r}", body)
+        return await self._record(envelope, outcome, watch.ran())
 
     async def begin_new(self) -> None:
         """Prepare for new work: record the failures after which this branch continues.
@@ -202,8 +214,8 @@ class Journal:
             self.before_new()
         branch = current_branch.get(None)
         while branch is not None and branch.failures:
-            envelope, error = branch.failures.pop(0)
-            await self._record(envelope, error)
+            envelope, error, ran = branch.failures.pop(0)
+            await self._record(envelope, error, ran)
 
     def as_recorded(self, error: E) -> E:
         """Return the error after noting that it is the same in every run, so that another attempt cannot help."""
@@ -243,21 +255,21 @@ class Journal:
     async def _run_and_record(
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
     ) -> object:
-        what = f"the result of step {envelope.replay_key!r}"
+        what, watch = f"the result of step {envelope.replay_key!r}", Stopwatch(self._attempt)
         try:
-            value = await self._attempts(envelope.replay_key, body, options)
+            value = await self._attempts(envelope.replay_key, body, options, watch)
         except Permanent as failure:
             # Another attempt of this run cannot help; one after an operator fixed the cause may.
-            self._fail_for_now(envelope, failure)
+            self._fail_for_now(envelope, failure, watch)
             raise self._failed(envelope.replay_key, _as_error(failure)) from failure
         except Exception as failure:
-            self._fail_for_now(envelope, failure)
+            self._fail_for_now(envelope, failure, watch)
             raise
         try:
             plain = to_json(value, declared, what)
-            await self._record(envelope, plain)
+            await self._record(envelope, plain, watch.ran())
         except InvalidInput as failure:
-            self._fail_for_now(envelope, failure)
+            self._fail_for_now(envelope, failure, watch)
             raise
         return from_json(plain, declared, what)
 
@@ -269,9 +281,9 @@ class Journal:
                 "loop of the run: asyncio.run_coroutine_threadsafe(coroutine, loop).result()"
             )
 
-    def _fail_for_now(self, envelope: Envelope, failure: Exception) -> None:
+    def _fail_for_now(self, envelope: Envelope, failure: Exception, watch: Stopwatch) -> None:
         """Keep a failure. If the branch continues after it, a replay must fail too; if not, a retry may help."""
-        current_line().failures.append((envelope, _as_error(failure)))
+        current_line().failures.append((envelope, _as_error(failure), watch.ran()))
 
     async def _run_once(
         self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
@@ -279,8 +291,9 @@ class Journal:
         effects, what = self._storage.effects, f"the result of step {envelope.replay_key!r}"
         # With a token, a repeat gets the claim of a try whose answer was lost.
         start, token = f"the start of step {envelope.replay_key!r}", new_id()
+        ttl_ms, attempt = self._ttl_ms, self._attempt
         decision = await self._bridge(
-            start, effects.claim, envelope, self._owner, ttl_ms=self._ttl_ms, once=True, token=token
+            start, effects.claim, envelope, self._owner, ttl_ms=ttl_ms, once=True, token=token, attempt=attempt
         )
         if isinstance(decision, EffectReplayed):
             return self._outcome(decision.record, declared)
@@ -289,7 +302,7 @@ class Journal:
             raise OutcomeUnknown(scope_id(self.scope), envelope.replay_key)
         async with self._kept(decision.claim) as claim:
             try:
-                value = await self._attempts(envelope.replay_key, body, options)
+                value = await self._attempts(envelope.replay_key, body, options, Stopwatch(attempt))
                 plain = to_json(value, declared, what)
             except Exception as failure:
                 raise await self._fail_once(claim, failure) from failure
@@ -323,8 +336,11 @@ class Journal:
             renewing.cancel()
             await asyncio.wait({renewing})
 
-    async def _attempts(self, name: str, body: Callable[[], Awaitable[object]], options: StepOptions) -> object:
+    async def _attempts(
+        self, name: str, body: Callable[[], Awaitable[object]], options: StepOptions, watch: Stopwatch
+    ) -> object:
         for attempt in range(1, options.retry.max_attempts + 1):
+            watch.tries = attempt
             inside = current_branch.set(Branch(inside=name))
             try:
                 with self._hooks.step(self.scope, name, attempt):
@@ -343,10 +359,10 @@ class Journal:
             await self.limits.wait(options)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _record(self, envelope: Envelope, outcome: JSON | EffectError) -> EffectRecord:
+    async def _record(self, envelope: Envelope, outcome: JSON | EffectError, ran: EffectRun) -> EffectRecord:
         self.check_running()
         what = f"the outcome of step {envelope.replay_key!r}"
-        record = await self._bridge(what, self._storage.effects.record, self.fence, envelope, outcome)
+        record = await self._bridge(what, self._storage.effects.record, self.fence, envelope, outcome, ran=ran)
         self._records[envelope.replay_key] = record
         return record
 

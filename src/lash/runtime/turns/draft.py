@@ -17,6 +17,7 @@ from lash.model.session.checkpoint import AGENT_OPTION, CheckpointDraft, TurnSta
 from lash.model.session.commit import Append, Commit, Unchanged
 from lash.model.session.message import Message, Part, PartKind, Role
 from lash.model.session.node import Entry, MessageEntry, Node
+from lash.model.session.trace import TurnTrace
 from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.model.value import JSON, Value
 from lash.runtime.definition import AgentDefinition
@@ -170,7 +171,13 @@ class TurnDraft:
         self.records = RecordChanges(self.session_id)
 
     def commit(
-        self, history: History, parent: str | None, agent: str, fence: LeaseFence, done: tuple[ClaimCompletion, ...]
+        self,
+        history: History,
+        parent: str | None,
+        agent: str,
+        fence: LeaseFence,
+        done: tuple[ClaimCompletion, ...],
+        trace: TurnTrace,
     ) -> Commit:
         """Return the commit that adds the draft to the graph below a parent."""
         nodes = self._nodes(parent)
@@ -193,6 +200,7 @@ class TurnDraft:
             completions=done,
             attachments=self._all_attachments(nodes),
             records=self.records.changes(),
+            trace=trace,
         )
 
     def _nodes(self, parent: str | None) -> tuple[Node, ...]:

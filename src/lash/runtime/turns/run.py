@@ -37,6 +37,7 @@ from lash.runtime.turns.inbox import Inbox, wanted_agent
 from lash.runtime.turns.parking import TurnParking
 from lash.runtime.turns.past import Past
 from lash.runtime.turns.taken import TakenInput
+from lash.runtime.turns.trace import trace_of_turn
 from lash.runtime.turns.turn import Turn
 
 if TYPE_CHECKING:
@@ -246,7 +247,15 @@ class TurnRun:
         core, ttl_ms = self._core, self._core.options.ttl_ms
         rates = core.definitions.limits
         journal = Journal(
-            core.storage, self._scope(), self._fence, self.lease, core.owner, core.hooks, rates, ttl_ms=ttl_ms
+            core.storage,
+            self._scope(),
+            self._fence,
+            self.lease,
+            core.owner,
+            core.hooks,
+            rates,
+            ttl_ms=ttl_ms,
+            attempt=max(1, self.attempt),
         )
         self._journal, self._hand_offs, self._agent = journal, 0, None
         self.parking.attach(journal)
@@ -314,11 +323,10 @@ class TurnRun:
         done = tuple(claim.completion for claim in self._inbox.claims)
         # Observers see the activity of a turn before its commit.
         await self._core.activity.flush(self.session_id)
+        trace, name = trace_of_turn(self._claimed, self._journal), (self._agent or agent).name
         while True:
             past = self._past
-            commit = self._draft.commit(
-                past.history, past.parent_node_id, (self._agent or agent).name, self._fence, done
-            )
+            commit = self._draft.commit(past.history, past.parent_node_id, name, self._fence, done, trace)
             try:
                 result = await self.lease.bridge("the commit", self._storage.session(self.session_id).commit, commit)
             except RevisionConflict:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from lash.backend.seal import seal_effect, seal_outcome
 from lash.base.limits import saturating_add
 from lash.errors import CorruptData
-from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, ExecutionScope
+from lash.model.effect import EffectClaimed, EffectDecision, EffectRecord, EffectRun, ExecutionScope
 from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.effect.claim import Claimant, ClaimGuard, EffectClaimPlan, InsertEffect, TakeEffect, WrittenClaim, due_at
@@ -65,12 +65,13 @@ class SQLiteEffectRows:
         effect: EncodedEffect,
         fence: LeaseFence,
         stored: StoredOutcome,
+        ran: EffectRun,
         explain: Callable[[EffectFacts], EffectRecord | None],
     ) -> RecordedRow | EffectRecord:
         def body(transaction: Transaction) -> RecordedRow | EffectRecord:
             written = None
             if effect.group_key is None:
-                written = _insert_recorded(transaction, fence, effect, stored, rank=None)
+                written = _insert_recorded(transaction, fence, effect, stored, ran, rank=None)
             if written is not None:
                 return written
             facts = _record_facts(transaction, effect)
@@ -79,7 +80,7 @@ class SQLiteEffectRows:
                 return known
             _join(transaction, effect, finished=1)
             rank = None if facts.group is None else facts.group.settled + 1
-            written = _insert_recorded(transaction, fence, effect, stored, rank=rank)
+            written = _insert_recorded(transaction, fence, effect, stored, ran, rank=rank)
             if written is None:
                 raise CorruptData(f"effect {effect.replay_key!r} of {effect.scope_id} has no row and was refused")
             return written
@@ -201,7 +202,13 @@ def _group_row(reader: Reader, scope: str, group_key: str) -> GroupRow | None:
 
 
 def _insert_recorded(
-    transaction: Transaction, fence: LeaseFence, effect: EncodedEffect, stored: StoredOutcome, *, rank: int | None
+    transaction: Transaction,
+    fence: LeaseFence,
+    effect: EncodedEffect,
+    stored: StoredOutcome,
+    ran: EffectRun,
+    *,
+    rank: int | None,
 ) -> RecordedRow | None:
     now_ms = transaction.now_ms
     written = RecordedRow(now_ms, due_at(effect, now_ms), rank)
@@ -217,6 +224,9 @@ def _insert_recorded(
         fencing=fence.fencing,
         due_at_ms=written.due_at_ms,
         settled_rank=rank,
+        began_at_ms=now_ms - ran.took_ms,
+        attempt=ran.attempt,
+        tries=ran.tries,
         now_ms=now_ms,
     )
     return written if inserted else None
@@ -285,6 +295,7 @@ def _runner(claimant: Claimant) -> dict[str, SQLiteValue]:
         "incarnation_id": claimant.owner.incarnation_id,
         "process": claimant.process,
         "token": claimant.token,
+        "attempt": claimant.attempt,
     }
 
 

@@ -1,14 +1,14 @@
 -- name: effect_row
 -- One effect.
 SELECT replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
-    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms
+    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
 FROM lash_effects
 WHERE scope_id = :scope_id AND replay_key = :replay_key;
 
 -- name: effect_page
 -- Effects of a scope by their keys.
 SELECT replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
-    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms
+    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
 FROM lash_effects
 WHERE scope_id = :scope_id AND replay_key > :after
 ORDER BY replay_key
@@ -22,18 +22,19 @@ SELECT EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id);
 -- Starts an effect under a first claim.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, once, owner_id, incarnation_id,
-    process, token, fencing, expires_at_ms, due_at_ms, group_key, created_at_ms, updated_at_ms
+    process, token, fencing, expires_at_ms, due_at_ms, group_key, created_at_ms, updated_at_ms, began_at_ms, attempt
 )
 VALUES (
     :scope_id, :replay_key, :session_key, :process_key, :envelope, :envelope_hash, 'in_progress', :once, :owner_id,
-    :incarnation_id, :process, :token, 1, :expires_at_ms, :due_at_ms, :group_key, :now_ms, :now_ms
+    :incarnation_id, :process, :token, 1, :expires_at_ms, :due_at_ms, :group_key, :now_ms, :now_ms, :now_ms, :attempt
 );
 
 -- name: effect_take
 -- Gives an effect to a new runner under the next fencing number if no other runner has changed it; its due time stays.
 UPDATE lash_effects
 SET once = :once, owner_id = :owner_id, incarnation_id = :incarnation_id, process = :process, token = :token,
-    fencing = fencing + 1, expires_at_ms = :expires_at_ms, updated_at_ms = :now_ms
+    fencing = fencing + 1, expires_at_ms = :expires_at_ms, updated_at_ms = :now_ms, began_at_ms = :now_ms,
+    attempt = :attempt
 WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :envelope_hash
     AND status = 'in_progress' AND fencing = :seen_fencing AND token IS :seen_token
     AND (expires_at_ms IS NULL OR expires_at_ms <= :now_ms)
@@ -58,7 +59,7 @@ SET status = :status, outcome = :outcome, error = :error, expires_at_ms = NULL, 
 WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :envelope_hash AND token = :token
     AND fencing = :fencing AND status = 'in_progress'
 RETURNING replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
-    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms;
+    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker;
 
 -- name: effect_finish_group
 -- Counts an effect that has just finished in its group.
@@ -79,11 +80,11 @@ WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :env
 -- Records an effect under the live lease of its session, unless its key has a record.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing,
-    due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms
+    due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
 )
 SELECT
     :scope_id, :replay_key, l.session_key, NULL, :envelope, :envelope_hash, :status, :outcome, :error, 0, 0,
-    :due_at_ms, :group_key, :settled_rank, :now_ms, :now_ms
+    :due_at_ms, :group_key, :settled_rank, :now_ms, :now_ms, :began_at_ms, :attempt, :tries, :owner_id
 FROM lash_sessions AS s
 JOIN lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = :owned_by AND l.owner_id = :owner_id AND l.incarnation_id = :incarnation_id
@@ -95,11 +96,11 @@ ON CONFLICT (scope_id, replay_key) DO NOTHING;
 -- processes would copy the inserted values, and take twice as long.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing,
-    due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms
+    due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
 )
 SELECT
     :scope_id, :replay_key, NULL, l.process_key, :envelope, :envelope_hash, :status, :outcome, :error, 0, 0,
-    :due_at_ms, :group_key, :settled_rank, :now_ms, :now_ms
+    :due_at_ms, :group_key, :settled_rank, :now_ms, :now_ms, :began_at_ms, :attempt, :tries, :owner_id
 FROM lash_processes AS p
 JOIN lash_process_leases AS l ON l.process_key = p.process_key
 WHERE p.process_id = :owned_by AND l.owner_id = :owner_id AND l.incarnation_id = :incarnation_id

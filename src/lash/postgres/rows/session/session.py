@@ -28,6 +28,7 @@ from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
 from lash.plan.session.node import WHOLE_PATH, PathRow, TailRow
 from lash.plan.session.page import PreparedPage
 from lash.plan.session.session import HeadRow, HeldNode, ReadRow, RevisionRows, new_head
+from lash.plan.session.trace import TurnTraceRow
 from lash.plan.session.turn import TurnRow
 from lash.postgres.cache import HeadCache
 from lash.postgres.engine.database import Database, Transaction
@@ -94,6 +95,13 @@ class TurnAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     session_key: int
     turn: TurnRow | None
+
+
+class TurnsAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The records of turns of a session that exists."""
+
+    session_key: int
+    turns: list[TurnTraceRow]
 
 
 class ManifestAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -292,6 +300,10 @@ class PostgresSessionRows:
     async def turn(self, session_id: str, turn_id: str) -> TurnRow | None:
         found = await self._database.read_one(TurnAnswer, "commit_turn", session_id, turn_id)
         return (await self._existing(session_id, found)).turn
+
+    async def turns(self, session_id: str, turn_ids: Sequence[str]) -> list[TurnTraceRow]:
+        found = await self._database.read_one(TurnsAnswer, "session_turns", session_id, list(turn_ids))
+        return (await self._existing(session_id, found)).turns
 
     async def checkpoint(
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]

@@ -44,8 +44,8 @@ nodes AS (
     WHERE n.node_id IS NOT NULL
 ),
 stamped AS (
-    INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)
-    SELECT new.session_key, :turn_id::text, :commit_hash::text, :result::text, new.updated_at_ms
+    INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, trace, committed_at_ms)
+    SELECT new.session_key, :turn_id::text, :commit_hash::text, :result::text, :trace::text, new.updated_at_ms
     FROM new
     WHERE :turn_id::text IS NOT NULL
 ),
@@ -129,7 +129,7 @@ SELECT new.session_key, false FROM new;
 --
 -- The session, what the plan saw of its head, and the turn:
 -- arguments: session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id, assumed_keep
--- arguments: turn_id, commit_hash, result, scope_id
+-- arguments: turn_id, commit_hash, result, trace, scope_id
 -- The new head:
 -- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
 -- arguments: node_seq, node_count, first_user_message, user_message_count, agent
@@ -153,7 +153,7 @@ WITH
 -- no live lease, or if the claims do not hold exactly the batches to consume. The first arguments are those of
 -- commit_alone:
 -- arguments: session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id, assumed_keep
--- arguments: turn_id, commit_hash, result, scope_id
+-- arguments: turn_id, commit_hash, result, trace, scope_id
 -- arguments: config, current_frame_id, checkpoint_ref, leaf_node_id, leaf_segment, leaf_depth, segment_count
 -- arguments: node_seq, node_count, first_user_message, user_message_count, agent
 -- arguments: turn_state, plugin_snapshot_revision

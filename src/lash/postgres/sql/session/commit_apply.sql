@@ -10,7 +10,7 @@ asked AS MATERIALIZED (
         json_to_recordset(:commits::json) AS (
             session_key bigint, assumed_revision bigint, assumed_node_count bigint, assumed_leaf_node_id text,
             assumed_keep bigint,
-            turn_id text, commit_hash text, result text, scope_id text, fence json, release json, config text, current_frame_id text,
+            turn_id text, commit_hash text, result text, trace text, scope_id text, fence json, release json, config text, current_frame_id text,
             checkpoint_ref text, turn_state text, plugin_snapshot_revision bigint, retention_floor bigint,
             leaf_node_id text, leaf_segment bigint, leaf_depth bigint, segment_count bigint, node_seq bigint,
             node_count bigint, first_user_message text, user_message_count bigint, agent text, segments json, refs json,
@@ -18,7 +18,7 @@ asked AS MATERIALIZED (
         )
     ) WITH ORDINALITY AS c (
         session_key, assumed_revision, assumed_node_count, assumed_leaf_node_id, assumed_keep, turn_id, commit_hash, result,
-        scope_id, fence, release, config, current_frame_id, checkpoint_ref, turn_state, plugin_snapshot_revision, retention_floor, leaf_node_id,
+        trace, scope_id, fence, release, config, current_frame_id, checkpoint_ref, turn_state, plugin_snapshot_revision, retention_floor, leaf_node_id,
         leaf_segment, leaf_depth, segment_count, node_seq, node_count, first_user_message, user_message_count, agent,
         segments, refs, components, frames, usage, claims, attachments, replaced, place
     )
@@ -206,8 +206,8 @@ nodes AS (
     ) AS n
 ),
 stamped AS (
-    INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)
-    SELECT new.session_key, new.turn_id, new.commit_hash, new.result, new.updated_at_ms
+    INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, trace, committed_at_ms)
+    SELECT new.session_key, new.turn_id, new.commit_hash, new.result, new.trace, new.updated_at_ms
     FROM new
     WHERE new.turn_id IS NOT NULL
 ),

@@ -13,7 +13,7 @@ WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 asked AS MATERIALIZED (
     SELECT c.*
     FROM json_to_record(:commit::json) AS c (
-        turn_id text, commit_hash text, result text, config text, current_frame_id text, checkpoint_ref text,
+        turn_id text, commit_hash text, result text, trace text, config text, current_frame_id text, checkpoint_ref text,
         turn_state text, plugin_snapshot_revision bigint, leaf_node_id text, leaf_segment bigint, leaf_depth bigint,
         segment_count bigint, node_seq bigint, node_count bigint, first_user_message text, user_message_count bigint,
         agent text, segments json, components json, frames json, usage json
@@ -126,8 +126,8 @@ usage_totals AS (
     GROUP BY session_key, source, model
 ),
 stamped AS (
-    INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)
-    SELECT new.session_key, a.turn_id, a.commit_hash, a.result, new.updated_at_ms
+    INSERT INTO :"schema".lash_turns (session_key, turn_id, commit_hash, result, trace, committed_at_ms)
+    SELECT new.session_key, a.turn_id, a.commit_hash, a.result, a.trace, new.updated_at_ms
     FROM new, asked AS a
     WHERE a.turn_id IS NOT NULL
 )

@@ -69,6 +69,7 @@ def _write(transaction: Transaction, prepared: PreparedAppend, decision: ApplyAp
             turn_id=prepared.turn_id,
             commit_hash=prepared.append_hash,
             result=encode(decision.result, AppendResult, "the append's result"),
+            trace=None,
             now_ms=transaction.now_ms,
         )
 

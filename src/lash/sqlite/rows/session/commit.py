@@ -376,5 +376,6 @@ def _write_turn(transaction: Transaction, prepared: PreparedCommit, head: HeadRo
         turn_id=prepared.commit.turn_id,
         commit_hash=prepared.commit_hash,
         result=prepared.stored_result,
+        trace=prepared.trace,
         now_ms=transaction.now_ms,
     )

@@ -23,6 +23,7 @@ from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
 from lash.plan.session.node import FEW_NODES, WHOLE_PATH, PathRow, TailRow
 from lash.plan.session.page import PreparedPage
 from lash.plan.session.session import HeadRow, HeldNode, ReadRow, RevisionRows, uncommitted
+from lash.plan.session.trace import TurnTraceRow
 from lash.plan.session.turn import TurnRow
 from lash.plan.session.usage import UsageRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
@@ -177,6 +178,13 @@ class SQLiteSessionRows:
             return reader.one(TurnRow, "commit_turn", session_key=key, turn_id=turn_id)
 
         return self._database.read(body)
+
+    async def turns(self, session_id: str, turn_ids: Sequence[str]) -> list[TurnTraceRow]:
+        def body(reader: Reader) -> list[TurnTraceRow]:
+            key = _read(reader, session_id).session_key
+            return reader.all(TurnTraceRow, "session_turns", session_key=key, turn_ids=json_array(turn_ids))
+
+        return await self._read_some(len(turn_ids), body)
 
     async def checkpoint(
         self, session_id: str, revision: int | None, decode: Callable[[CheckpointRow, Sequence[ComponentRow]], T]

@@ -192,5 +192,5 @@ WHERE input_tokens <= 9223372036854775807 - excluded.input_tokens
 
 -- name: commit_stamp_turn
 -- Records the commit of a turn.
-INSERT INTO lash_turns (session_key, turn_id, commit_hash, result, committed_at_ms)
-VALUES (:session_key, :turn_id, :commit_hash, :result, :now_ms);
+INSERT INTO lash_turns (session_key, turn_id, commit_hash, result, trace, committed_at_ms)
+VALUES (:session_key, :turn_id, :commit_hash, :result, :trace, :now_ms);
