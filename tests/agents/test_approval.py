@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import lash
 from lash.agents import (
     Agent,
@@ -14,6 +16,7 @@ from lash.agents import (
     pending_approvals,
     tool,
 )
+from lash.errors import InvalidInput
 from lash.runtime.turns.end import TurnEnd
 from tests.runtime.turn_bench import Bench, run_turn
 
@@ -73,7 +76,7 @@ async def test_the_turn_waits_for_a_decision_on_another_worker(bench: Bench) -> 
 
 
 async def test_every_form_of_a_decision(bench: Bench) -> None:
-    """The key decides with true or false, a rejection denies with its text, and anything unknown denies."""
+    """The key decides with true or false, and a rejection denies with its text; any other answer is refused."""
     shop = Shop([call("refund", order=name) for name in "abcd"], "done")
     app = await bench.app()
     await app.session("s", agent=shop.declare(app)).send("refund all")
@@ -82,14 +85,20 @@ async def test_every_form_of_a_decision(bench: Bench) -> None:
     await app.resolve(keys["a"], True)
     await app.resolve(keys["b"], False)
     await app.reject(keys["c"], "no", "not today")
-    await app.resolve(keys["d"], "yes, please")
+    with pytest.raises(InvalidInput, match="Run the tool refund"):
+        await app.resolve(keys["d"], "yes, please")
+    (asked,) = await app.storage.waits.pending()
+    assert asked.ask is not None
+    assert asked.ask.text == "Run the tool refund?"
+    assert asked.ask.details == {"tool": "refund", "arguments": '{"order":"d"}'}
+    await app.resolve(keys["d"], {"approved": False, "text": "never"})
     await app.drain()
     assert shop.refunds == ["a"]
     assert shop.results() == [
         "a refunded",
         "The call was denied.",
         "The call was denied. not today",
-        "The call was denied. expected true, false or an Approval, got 'yes, please'",
+        "The call was denied. never",
     ]
 
 

@@ -15,6 +15,9 @@ from tests.factories.session import acquired, append, commit, node, owner, spent
 from tests.factories.trigger import trigger
 
 APPROVE = lash.EventType(name="signal.approve")
+APPROVAL = lash.model.Question(
+    text="Pay the refund?", schema={"type": "object", "properties": {"approved": {"type": "boolean"}}}
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +55,8 @@ async def fill(storage: lash.Storage, url: str = "") -> Seeded:
     await _sources(storage)
     scope = lash.model.ProcessScope(process_id="research-7")
     keys = [await storage.waits.key(scope, lash.model.CustomIdentity(key=name)) for name in ("approval", "budget")]
-    for key in keys:
-        await storage.waits.open(key)
+    await storage.waits.open(keys[0], ask=APPROVAL)
+    await storage.waits.open(keys[1])
     await storage.records.put("profiles", "ann", {"name": "Ann"})
     await storage.records.put("drafts", "1", "Dear Ann", session_id="support-42")
     first, second = keys

@@ -169,6 +169,12 @@ def test_a_rejected_delivery_ends_with_1(seeded: Seeded) -> None:
 
 def test_waits_are_resolved_once(seeded: Seeded) -> None:
     """The first resolution stands; a second one is a conflict, and a changed key is unknown."""
+    (asked,) = [each["ask"] for each in values("waits", "ls", url=seeded.url) if each["key_id"] == seeded.wait]
+    assert asked["text"] == "Pay the refund?"
+    assert asked["schema"]["properties"] == {"approved": {"type": "boolean"}}
+    wrong = run("waits", "resolve", seeded.wait, '{"approved": "yes"}', url=seeded.url)
+    assert wrong.returncode == 2
+    assert "the answer to 'Pay the refund?': value.approved" in wrong.stderr
     first = run("waits", "resolve", "-", '{"approved": true}', url=seeded.url, given=f"{seeded.key}\n")
     assert (first.returncode, first.stdout) == (0, "resolved\n")
     second = run("waits", "reject", seeded.key, "--code", "no", url=seeded.url)

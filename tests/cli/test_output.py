@@ -116,7 +116,7 @@ DEAD = "SESSION BATCH ATTEMPTS DIED REASON CONTENT"
             "KEY KIND STATUS RECORDED DUE OUTCOME",
             {"outcome": ["a", "b"], "error": None},
         ),
-        (("waits", "ls"), "WAIT SCOPE FOR SINCE DEADLINE", {"resolution": None, "deadline_ms": None}),
+        (("waits", "ls"), "WAIT SCOPE FOR QUESTION SINCE DEADLINE", {"resolution": None, "deadline_ms": None}),
     ],
 )
 def test_lists_have_a_heading_and_whole_values(

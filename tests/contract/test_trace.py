@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 
 from lash.errors import InvalidInput, SessionNotFound
-from lash.model.effect import EffectRun
+from lash.model.effect import EffectRun, ExecutionScope
+from lash.model.lease import LeaseFence
 from lash.model.session.trace import TraceStep, TurnTrace
 from lash.testing.harness import Harness
 from tests.contract.effect_state import ANN, BOB, TTL
@@ -25,7 +26,8 @@ async def test_a_record_says_how_its_effect_ran(harness: Harness) -> None:
     await registered(storage)
     run = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL)).fence
     ran = EffectRun(took_ms=250, attempt=2, tries=3)
-    for number, (fence, scope) in enumerate(((await in_session(storage), TURN), (run, RUN))):
+    places: tuple[tuple[LeaseFence, ExecutionScope], ...] = ((await in_session(storage), TURN), (run, RUN))
+    for number, (fence, scope) in enumerate(places):
         for key, outcome in (("done", "outcome"), ("failed", BROKEN)):
             record = await storage.effects.record(fence, effect(f"{key}{number}", scope=scope), outcome, ran=ran)
             assert record.began_at_ms == record.updated_at_ms - 250

@@ -19,6 +19,7 @@ from lash.model.wait import (
     AlreadyResolved,
     Cancelled,
     CustomIdentity,
+    Question,
     Rejected,
     Resolution,
     Resolved,
@@ -32,19 +33,24 @@ from lash.model.wait import (
 )
 from lash.plan.wait import (
     MAX_KEY_LENGTH,
+    MAX_QUESTION_LENGTH,
     TIMED_OUT,
     SessionLife,
     StoredKey,
     WaitAnswer,
     WaitRow,
     check_after,
+    check_answer,
     check_key,
     check_timeout,
     check_wait_identity,
     decode_resolution,
     decode_wait,
+    encode_question,
     encode_resolution,
     generation_of,
+    is_checked,
+    must_check,
     resolve_answer,
     sign_key,
     verify_key,
@@ -357,3 +363,62 @@ def test_answers() -> None:
     for row in (None, msgspec.structs.replace(ROW, resolution=None)):
         with pytest.raises(CorruptData):
             resolve_answer(WaitAnswer(1, lives=True, written=False, row=row))
+
+
+QUESTION: Final = Question(text="Sure?", schema={"type": "boolean"})
+
+
+def test_questions_are_stored_and_read() -> None:
+    """A question has a stored form, in which defaults are left out or kept, and returns unchanged."""
+    assert encode_question(None) is None
+    text = encode_question(QUESTION)
+    assert decode_wait(msgspec.structs.replace(ROW, ask=text)).ask == QUESTION
+    assert decode_wait(ROW).ask is None
+    plain = encode_question(Question(text="t", details="")) or ""
+    longest = Question(text="t", details="d" * (MAX_QUESTION_LENGTH - len(plain)))
+    assert encode_question(longest) is not None
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ("text", "expected a Question, got str"),
+        (Question(text=_ANYTHING), "ask.text"),
+        (Question(text="t" * 4_097), "ask.text"),
+        (Question(text="t", details=_ANYTHING), "ask"),
+        (Question(text="t", details="d" * MAX_QUESTION_LENGTH), "at most 65,536"),
+        (Question(text="t", schema={"type": "nothing"}), "ask.schema"),
+    ],
+)
+def test_what_is_no_question_is_refused(bad: object, why: str) -> None:
+    """The error names the part."""
+    with pytest.raises(InvalidInput, match=why):
+        encode_question(bad)
+
+
+def test_only_answers_are_checked() -> None:
+    """An answer must match the schema of an open question; rejections and questions without a schema need no match."""
+    asked = WaitAnswer(
+        1, lives=True, written=False, row=msgspec.structs.replace(ROW, resolution=None, ask=encode_question(QUESTION))
+    )
+    no, yes = Resolved(value="no"), Resolved(value=True)
+    assert (is_checked(yes), is_checked(Cancelled())) == (False, True)
+    assert must_check(asked)
+    for other in (
+        msgspec.structs.replace(asked, lives=False),
+        msgspec.structs.replace(asked, written=True),
+        msgspec.structs.replace(asked, row=None),
+        msgspec.structs.replace(asked, row=msgspec.structs.replace(ROW, ask=encode_question(QUESTION))),
+        msgspec.structs.replace(asked, row=msgspec.structs.replace(ROW, resolution=None)),
+    ):
+        assert not must_check(other)
+    check_answer(asked, yes)
+    check_answer(asked, Cancelled())
+    with pytest.raises(InvalidInput, match="the answer to 'Sure\\?': value: "):
+        check_answer(asked, no)
+    check_answer(msgspec.structs.replace(asked, row=None), no)
+    check_answer(
+        msgspec.structs.replace(asked, row=msgspec.structs.replace(ROW, ask=encode_question(Question(text="Sure?")))),
+        no,
+    )
+    check_answer(msgspec.structs.replace(asked, row=ROW), no)

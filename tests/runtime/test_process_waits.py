@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
 from lash.errors import InvalidInput, WaitRejected
 from lash.model.process.event import SIGNAL_PREFIX
 from lash.model.process.process import Failure, ProcessStatus
+from lash.model.wait import Resolved
 from lash.runtime.errors import Suspended
 from lash.runtime.policy import NO_RETRY
 from lash.runtime.processes.context import Context
@@ -161,6 +164,49 @@ async def test_waits_are_resolved_from_anywhere(world: World) -> None:
     assert not await app.resolve(keys["timeout"], {}), "a wait that timed out is resolved"
     with pytest.raises(InvalidInput):
         await app.resolve(keys["value"][:-2] + "xx", 1)
+
+
+async def test_a_wait_asks_a_person(world: World) -> None:
+    """The question is stored with the wait, with the schema of the type; an operator answers it by its id."""
+    app = await world.app()
+
+    class Decision(msgspec.Struct):
+        approved: bool
+
+    @app.process
+    async def asking(ctx: Context) -> list[object]:
+        decision = await ctx.wait("typed", ask="Pay it?", of_type=Decision)
+        own = await ctx.wait("own", ask={"text": "How much?", "schema": {"type": "integer"}, "details": [7]})
+        return [decision.approved, own, await ctx.wait("free", ask="Why?")]
+
+    handle = await app.start(asking)
+    await app.drain()
+    for text, wrong, answer in (("Pay it?", 1, {"approved": True}), ("How much?", "a", 5), ("Why?", None, "because")):
+        (wait,) = await app.storage.waits.pending()
+        assert wait.ask is not None
+        assert wait.ask.text == text
+        if wrong is not None:
+            assert wait.ask.schema is not None
+            with pytest.raises(InvalidInput, match="the answer to"):
+                await app.storage.waits.resolve_id(wait.key_id, Resolved(value=wrong))
+        await app.storage.waits.resolve_id(wait.key_id, Resolved(value=answer))
+        await app.drain()
+    assert await handle.result(timeout_s=5) == [True, 5, "because"]
+
+
+@pytest.mark.parametrize("ask", [7, {"schema": {}}, {"text": 1}])
+async def test_what_is_not_a_question_is_refused(world: World, ask: Any) -> None:  # noqa: ANN401 (wrong on purpose)
+    """A question is a text, a Question or its fields; the error says so where the wait is written."""
+    app = await world.app()
+
+    @app.process
+    async def asking(ctx: Context) -> None:
+        with pytest.raises(InvalidInput, match="expected a text, or a Question"):
+            ctx.wait("typed", ask=ask)
+
+    handle = await app.start(asking)
+    await app.drain()
+    await handle.result(timeout_s=5)
 
 
 async def test_what_a_wait_raised_is_the_same_in_every_run(world: World) -> None:

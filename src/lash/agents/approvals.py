@@ -11,13 +11,26 @@ from lash.agents.vocabulary import ToolCall
 from lash.base.replay_key import replay_key
 from lash.errors import InvalidInput
 from lash.model.effect import TurnScope
-from lash.model.value import JSON, Value
-from lash.model.wait import Accepted, CustomIdentity, Resolved, UnknownOrRevoked, WaitRecord
+from lash.model.value import JSON, JSONObject, Value
+from lash.model.wait import Accepted, CustomIdentity, Question, Resolved, UnknownOrRevoked, WaitRecord
 from lash.stores.storage import Storage
 
 WAIT: Final = "approval"
 """The first part of the name of a wait for an approval."""
 _PAGE: Final = 1_000
+_SHOWN_BYTES: Final = 16_384
+"""Longer arguments are not part of the question; `pending_approvals` has them."""
+_DECISION: Final[JSONObject] = {
+    "anyOf": [
+        {"type": "boolean"},
+        {
+            "type": "object",
+            "properties": {"approved": {"type": "boolean"}, "text": {"type": "string"}},
+            "required": ["approved"],
+        },
+    ]
+}
+"""The schema of a decision, from which a form can be made."""
 
 
 class Approval(Value, frozen=True, kw_only=True):
@@ -48,6 +61,13 @@ class PendingApproval(Value, frozen=True, kw_only=True):
 def wait_name(tool: str, call_key: str) -> str:
     """Return the name of the wait for the approval of a call; ``lash waits ls`` shows it."""
     return replay_key(WAIT, tool, call_key)
+
+
+def approval_question(call: ToolCall) -> Question:
+    """Return the question to the person who decides about a call; the answer is true, false or an `Approval`."""
+    is_short = len(msgspec.json.encode(call.arguments)) <= _SHOWN_BYTES
+    details: JSON = {"tool": call.name, "arguments": call.arguments if is_short else None}
+    return Question(text=f"Run the tool {call.name}?", schema=_DECISION, details=details)
 
 
 def read_decision(value: JSON) -> Approval:

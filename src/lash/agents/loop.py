@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lash.agents.approvals import Approval, ApprovalRequest, call_key, read_decision, wait_name
+from lash.agents.approvals import Approval, ApprovalRequest, approval_question, call_key, read_decision, wait_name
 from lash.agents.context import cut, summary_message, summary_request, to_compact, visible
 from lash.agents.errors import (
     LengthReached,
@@ -281,7 +281,7 @@ class Loop:
         # Recorded, so that a person is asked once, and that the call can be found from its wait.
         await turn.options(key=name).step("approval", approval)
         try:
-            value: JSON = await turn.wait(name, timeout_s=tool.approval_timeout_s)
+            value: JSON = await turn.wait(name, timeout_s=tool.approval_timeout_s, ask=approval_question(call))
         except WaitRejected as rejected:
             return Approval(approved=False, text=rejected.message)
         except TimeoutError:

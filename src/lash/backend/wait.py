@@ -13,6 +13,7 @@ from lash.model.effect import ExecutionScope, ProcessScope
 from lash.model.scope import check_execution_scope, scope_id, scope_session_id
 from lash.model.wait import (
     Cancelled,
+    Question,
     Resolution,
     ResolveAnswer,
     UnknownOrRevoked,
@@ -24,13 +25,17 @@ from lash.plan.wait import (
     StoredKey,
     WaitAnswer,
     check_after,
+    check_answer,
     check_key,
     check_timeout,
     check_wait_identity,
     decode_resolution,
     decode_wait,
+    encode_question,
     encode_resolution,
     generation_of,
+    is_checked,
+    must_check,
     resolve_answer,
     sign_key,
     verify_key,
@@ -61,9 +66,11 @@ class Waits:
         generation = await self._generation(scope)
         return sign_key(await self._secret(), scope, identity, generation)
 
-    async def open(self, key: WaitKey | str, *, timeout_ms: int | None = None) -> WaitRecord:
-        timeout = check_timeout(timeout_ms)
-        answer = await self._rows.open(await self._genuine(key), timeout)
+    async def open(
+        self, key: WaitKey | str, *, timeout_ms: int | None = None, ask: Question | None = None
+    ) -> WaitRecord:
+        timeout, question = check_timeout(timeout_ms), encode_question(ask)
+        answer = await self._rows.open(await self._genuine(key), timeout, question)
         return _record(answer)
 
     async def get(self, key: WaitKey | str) -> WaitRecord | None:
@@ -76,7 +83,11 @@ class Waits:
         stored = verify_key(await self._secret(), check_key(key))
         if stored is None:
             return UnknownOrRevoked()
-        answer = await self._rows.resolve(stored, encoded)
+        answer = await self._rows.resolve(stored, encoded, checked=is_checked(resolution))
+        if must_check(answer):
+            # A question does not change once it is asked.
+            check_answer(answer, resolution)
+            answer = await self._rows.resolve(stored, encoded, checked=True)
         if answer.written:
             self._hints.notify()
         return resolve_answer(answer)
@@ -94,6 +105,10 @@ class Waits:
         # A later session or process of the same id has other keys.
         return await self.resolve(key, resolution) if key.key_id == key_id else UnknownOrRevoked()
 
+    async def get_id(self, key_id: str) -> WaitRecord | None:
+        row = await self._rows.row(check_digest("key_id", key_id))
+        return None if row is None else decode_wait(row)
+
     async def cancel(self, key: WaitKey | str) -> ResolveAnswer:
         return await self.resolve(key, Cancelled())
 
@@ -110,7 +125,7 @@ class Waits:
             async with asyncio.timeout(patience_s):
                 return await self._wait(stored, timeout)
         # The hint may have been lost; and the deadline is stored even if patience_s is 0.
-        record = _record(await self._rows.open(stored, timeout))
+        record = _record(await self._rows.open(stored, timeout, None))
         if record.resolution is None:
             raise WaitTimedOut(None, f"resolution of wait {stored.key_id}", patience_s)
         return record.resolution
@@ -158,7 +173,7 @@ class Waits:
     async def _wait(self, key: StoredKey, timeout_ms: int | None) -> Resolution:
         with self._changes.watching(Watch(self._ask, key.key_id)) as watch:
             # In this order: a resolution after the open wakes the watch.
-            answer = await self._rows.open(key, timeout_ms)
+            answer = await self._rows.open(key, timeout_ms, None)
             record = _record(answer)
             if record.resolution is not None:
                 return record.resolution

@@ -35,7 +35,8 @@ def turn_of(node: Node) -> str | None:
 
 async def read_turns(storage: Storage, session_id: str, turn_ids: list[str]) -> dict[str, TurnRecord]:
     """Return the records of turns that are kept, in the order of the ids."""
-    session, found = storage.session(session_id), {}
+    session = storage.session(session_id)
+    found: dict[str, TurnRecord] = {}
     for first in range(0, len(turn_ids), _PAGE):
         found |= await session.turns(turn_ids[first : first + _PAGE])
     return {turn_id: found[turn_id] for turn_id in turn_ids if turn_id in found}

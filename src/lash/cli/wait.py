@@ -26,6 +26,7 @@ _COLUMNS: Final = (
     Column("WAIT"),
     Column("SCOPE", stretch=True),
     Column("FOR", stretch=True),
+    Column("QUESTION", stretch=True),
     Column("SINCE", right=True),
     Column("DEADLINE", right=True),
 )
@@ -46,7 +47,7 @@ def waits() -> None:
 @click.option("--process", "process_id", metavar="PROCESS", type=PROCESS, help="Only waits of this process.")
 @limited
 async def list_waits(shell: Shell, process_id: str | None, limit: int, everything: bool) -> None:  # noqa: FBT001
-    """List open waits."""
+    """List open waits, each with its question; JSON has the schema of the answer and the details too."""
     from lash.model.effect import ProcessScope
 
     async with shell.storage() as storage:
@@ -64,7 +65,14 @@ def _pages(storage: Storage, scope: ExecutionScope | None) -> pages.Fetch[WaitRe
 
 
 def _row(wait: WaitRecord) -> tuple[str, ...]:
-    return wait.key_id, _scope(wait.scope), _identity(wait.identity), age(wait.created_at_ms), age(wait.deadline_ms)
+    return (
+        wait.key_id,
+        _scope(wait.scope),
+        _identity(wait.identity),
+        "-" if wait.ask is None else wait.ask.text,
+        age(wait.created_at_ms),
+        age(wait.deadline_ms),
+    )
 
 
 def _scope(scope: ExecutionScope) -> str:
@@ -94,7 +102,8 @@ async def resolve(shell: Shell, wait: str, value: str) -> None:
     """Resolve a wait, by its id from `lash waits ls` or by its signed key; the first resolution wins.
 
     WAIT - reads it from standard input, which keeps a key out of the list of processes. Exits with code 3 if the wait
-    is unknown or was revoked, and with code 4 if it was resolved before.
+    is unknown or was revoked, with code 4 if it was resolved before, and with code 2 if the value does not match the
+    schema of its question.
     """
     from lash.model.wait import Resolved
 

@@ -46,6 +46,7 @@ from lash.model.effect import EffectError as EffectError
 from lash.model.effect import EffectGroup as EffectGroup
 from lash.model.effect import EffectRecord as EffectRecord
 from lash.model.effect import EffectReplayed as EffectReplayed
+from lash.model.effect import EffectRun as EffectRun
 from lash.model.effect import EffectStatus as EffectStatus
 from lash.model.effect import EffectUnknown as EffectUnknown
 from lash.model.effect import Envelope as Envelope
@@ -240,6 +241,9 @@ from lash.model.session.session import SessionRelation as SessionRelation
 from lash.model.session.session import SessionState as SessionState
 from lash.model.session.session import SessionSummary as SessionSummary
 from lash.model.session.session import VacuumReport as VacuumReport
+from lash.model.session.trace import TraceStep as TraceStep
+from lash.model.session.trace import TurnRecord as TurnRecord
+from lash.model.session.trace import TurnTrace as TurnTrace
 from lash.model.session.usage import PromptUsage as PromptUsage
 from lash.model.session.usage import TokenUsage as TokenUsage
 from lash.model.session.usage import UsageEntry as UsageEntry
@@ -276,6 +280,7 @@ from lash.model.wait import Accepted as Accepted
 from lash.model.wait import AlreadyResolved as AlreadyResolved
 from lash.model.wait import Cancelled as Cancelled
 from lash.model.wait import CustomIdentity as CustomIdentity
+from lash.model.wait import Question as Question
 from lash.model.wait import Rejected as Rejected
 from lash.model.wait import Resolution as Resolution
 from lash.model.wait import ResolveAnswer as ResolveAnswer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from lash.model.effect import ExecutionScope
-from lash.model.value import JSON, Positive, Value
+from lash.model.value import JSON, JSONObject, Positive, Value
 
 
 class _Identity(Value, frozen=True, kw_only=True, tag_field="type"):
@@ -90,12 +90,23 @@ class UnknownOrRevoked(Value, frozen=True, kw_only=True, tag_field="status", tag
 ResolveAnswer: TypeAlias = Accepted | AlreadyResolved | UnknownOrRevoked
 
 
+class Question(Value, frozen=True, kw_only=True):
+    """What a wait asks of the person who resolves it."""
+
+    text: str
+    schema: JSONObject | None = None
+    """A JSON schema of the answer, from which a form can be made; an answer that does not match it is refused."""
+    details: JSON = None
+    """What the person should know, such as the arguments of a tool call."""
+
+
 class WaitRecord(Value, frozen=True, kw_only=True):
     """The current state of a wait. ``deadline_ms`` is absolute and set once; ``resolution`` is None while pending."""
 
     key_id: str
     scope: ExecutionScope
     identity: WaitIdentity
+    ask: Question | None = None
     deadline_ms: int | None = None
     resolution: Resolution | None = None
     created_at_ms: int

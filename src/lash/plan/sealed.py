@@ -38,6 +38,7 @@ ENVELOPE: Final = SealedField("envelope", ("replay_key", "envelope_hash"))
 OUTCOME: Final = SealedField("outcome", ("replay_key", "envelope_hash"))
 RECORD: Final = SealedField("record", ("key", "hash"))
 RESOLUTION: Final = SealedField("resolution", ("key_id",))
+QUESTION: Final = SealedField("question", ("key_id",))
 TRIGGER: Final = SealedField("trigger", ("subscription_id",))
 RECEIPT: Final = SealedField("receipt", ("request_hash",))
 OCCURRENCE: Final = SealedField("occurrence", ("occurrence_id",))
@@ -70,6 +71,6 @@ SEALED_COLUMNS: Final[Mapping[str, Mapping[str, SealedField]]] = {
     "lash_trigger_receipts": {"answer": RECEIPT},
     "lash_trigger_subscriptions": {"definition": TRIGGER},
     "lash_turns": {"result": TURN_RESULT, "trace": TURN_TRACE},
-    "lash_waits": {"resolution": RESOLUTION},
+    "lash_waits": {"resolution": RESOLUTION, "ask": QUESTION},
 }
 """The sealed columns of every table, by table and column."""

@@ -11,7 +11,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from lash.base.codec import canonical, decode, encode
-from lash.base.limits import check_digest, check_identifier, check_integer
+from lash.base.limits import check_digest, check_identifier, check_integer, check_text
 from lash.errors import CorruptData, InvalidInput
 from lash.model.effect import ExecutionScope, ProcessScope
 from lash.model.scope import check_execution_scope, scope_id, scope_session_id
@@ -19,9 +19,11 @@ from lash.model.value import Value
 from lash.model.wait import (
     Accepted,
     AlreadyResolved,
+    Question,
     Rejected,
     Resolution,
     ResolveAnswer,
+    Resolved,
     SignalIdentity,
     TimedOut,
     UnknownOrRevoked,
@@ -29,7 +31,8 @@ from lash.model.wait import (
     WaitKey,
     WaitRecord,
 )
-from lash.plan.sealed import RESOLUTION
+from lash.plan.process.schema import check_payload, check_schema
+from lash.plan.sealed import QUESTION, RESOLUTION
 
 SECRET_NAME: Final = "waits"  # noqa: S105 (a name)
 """The name of the secret that signs the keys of waits."""
@@ -40,6 +43,9 @@ MAX_KEY_LENGTH: Final = 16_384
 
 MAX_RESOLUTION_LENGTH: Final = 1_048_576
 """The most characters of a resolution as JSON: a query returns those of many waits at once."""
+
+MAX_QUESTION_LENGTH: Final = 65_536
+"""The most characters of a question as JSON: a page of open waits returns those of many at once."""
 
 _ID_DOMAIN: Final = b"lash.wait.id.v1\0"
 _SIGNATURE_DOMAIN: Final = b"lash.wait.signature.v1\0"
@@ -66,6 +72,7 @@ class WaitRow(msgspec.Struct, frozen=True, array_like=True):
     resolution: Annotated[str | None, RESOLUTION]
     created_at_ms: int
     resolved_at_ms: int | None
+    ask: Annotated[str | None, QUESTION] = None
 
 
 class WaitState(msgspec.Struct, frozen=True, array_like=True):
@@ -200,6 +207,41 @@ def encode_resolution(resolution: object) -> str:
     return text
 
 
+def encode_question(ask: object) -> str | None:
+    """Check the question of a wait and return its stored form; None if there is none."""
+    if ask is None:
+        return None
+    if not isinstance(ask, Question):
+        raise InvalidInput(f"expected a Question, got {type(ask).__name__}")
+    check_text("ask.text", ask.text)
+    text = encode(ask, Question, "ask")
+    if len(text) > MAX_QUESTION_LENGTH:
+        raise InvalidInput(f"ask has {len(text):,} characters as JSON; at most {MAX_QUESTION_LENGTH:,} are allowed")
+    if ask.schema is not None:
+        check_schema("ask.schema", ask.schema)
+    return text
+
+
+def is_checked(resolution: Resolution) -> bool:
+    """Return whether a resolution can be stored whatever the wait asks: only an answer has to match a schema."""
+    return not isinstance(resolution, Resolved)
+
+
+def must_check(answer: WaitAnswer) -> bool:
+    """Return whether a resolution was refused only because the wait asks a question, which the answer must match."""
+    row = answer.row
+    return answer.lives and not answer.written and row is not None and row.resolution is None and row.ask is not None
+
+
+def check_answer(answer: WaitAnswer, resolution: Resolution) -> None:
+    """Raise InvalidInput if a resolution does not match what the wait asks for."""
+    if answer.row is None or not isinstance(resolution, Resolved):
+        return
+    asked = decode_wait(answer.row).ask
+    if asked is not None and asked.schema is not None:
+        check_payload(f"the answer to {asked.text!r:.80}: value", asked.schema, resolution.value)
+
+
 def decode_resolution(text: str) -> Resolution:
     """Return the resolution of a stored text, or raise CorruptData."""
     return decode(text, _ResolutionBox, "the resolution of a wait").resolution
@@ -221,6 +263,7 @@ def decode_wait(row: WaitRow) -> WaitRecord:
         key_id=row.key_id,
         scope=decode(row.scope, _ScopeBox, what).scope,
         identity=decode_identity(row.identity, what),
+        ask=None if row.ask is None else decode(row.ask, Question, what),
         deadline_ms=row.deadline_ms,
         resolution=None if row.resolution is None else decode_resolution(row.resolution),
         created_at_ms=row.created_at_ms,

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from lash.model.effect import ExecutionScope
-from lash.model.wait import Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
+from lash.model.wait import Question, Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
 
 if TYPE_CHECKING:
     from lash.plan.wait import SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
@@ -28,10 +28,13 @@ class WaitStore(Protocol):
         """
         ...
 
-    async def open(self, key: WaitKey | str, *, timeout_ms: int | None = None) -> WaitRecord:
+    async def open(
+        self, key: WaitKey | str, *, timeout_ms: int | None = None, ask: Question | None = None
+    ) -> WaitRecord:
         """Create the wait with its deadline if there is none, and return it, resolved or not.
 
-        The deadline is counted from the first open that gives one, by the clock of the storage, and never moves.
+        The deadline is counted from the first open that gives one, by the clock of the storage, and never moves. The
+        question stays that of the first open that asks one.
         """
         ...
 
@@ -42,7 +45,9 @@ class WaitStore(Protocol):
     async def resolve(self, key: WaitKey | str, resolution: Resolution) -> ResolveAnswer:
         """Resolve a wait, whether or not it was opened; the first resolution stands and wakes the waiting callers.
 
-        Raises InvalidInput for a resolution that JSON cannot carry or that takes more than a mebibyte.
+        Raises InvalidInput for a resolution that JSON cannot carry or that takes more than a mebibyte, and for a value
+        that does not match the schema of the wait's question; the wait then stays open. A value that comes before the
+        wait is opened is not checked.
         A deadline counts once its passing is stored, by a waiting caller or by ``expire``; a resolution before that is
         still the first. A call whose connection was lost is retried, and may then report its own resolution as an
         earlier one.
@@ -54,6 +59,10 @@ class WaitStore(Protocol):
 
         The answer is that of ``resolve``. An id is not a secret: never pass on one that an outsider sent.
         """
+        ...
+
+    async def get_id(self, key_id: str) -> WaitRecord | None:
+        """Return the wait of an id that ``pending`` returns; for operators, like ``resolve_id``."""
         ...
 
     async def cancel(self, key: WaitKey | str) -> ResolveAnswer:
@@ -122,12 +131,12 @@ class WaitRows(Protocol):
         """Return which life of a process this is, or raise ProcessNotFound or ProcessPruned."""
         ...
 
-    async def open(self, key: StoredKey, timeout_ms: int | None) -> WaitAnswer:
-        """Write the wait if there is none, and its deadline if it is pending and has none."""
+    async def open(self, key: StoredKey, timeout_ms: int | None, ask: str | None) -> WaitAnswer:
+        """Write the wait if there is none, and its deadline and its question if it is pending and has none."""
         ...
 
-    async def resolve(self, key: StoredKey, resolution: str) -> WaitAnswer:
-        """Write the resolution unless there is one."""
+    async def resolve(self, key: StoredKey, resolution: str, *, checked: bool) -> WaitAnswer:
+        """Write the resolution unless there is one, or unless the wait asks a question and it was not checked."""
         ...
 
     async def row(self, key_id: str) -> WaitRow | None: ...

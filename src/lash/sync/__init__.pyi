@@ -108,7 +108,7 @@ from lash.model.trigger.trigger import (
     TriggerSubscription,
 )
 from lash.model.value import JSON, JSONObject
-from lash.model.wait import Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
+from lash.model.wait import Question, Resolution, ResolveAnswer, WaitIdentity, WaitKey, WaitRecord
 from lash.model.work import WorkList
 from lash.model.worker import Beat, Holding, WorkerRecord
 from lash.runtime.app import App as AsyncApp
@@ -1781,17 +1781,20 @@ class WaitStore:
         owner does not exist, InvalidInput for blank parts. Anyone with the key can resolve the wait: log its
         ``key_id``, not its ``text``.
         """
-    def open(self, key: WaitKey | str, *, timeout_ms: int | None = None) -> WaitRecord:
+    def open(self, key: WaitKey | str, *, timeout_ms: int | None = None, ask: Question | None = None) -> WaitRecord:
         """Create the wait with its deadline if there is none, and return it, resolved or not.
 
-        The deadline is counted from the first open that gives one, by the clock of the storage, and never moves.
+        The deadline is counted from the first open that gives one, by the clock of the storage, and never moves. The
+        question stays that of the first open that asks one.
         """
     def get(self, key: WaitKey | str) -> WaitRecord | None:
         """Return the wait if it was opened or resolved; None for any other key, genuine or not."""
     def resolve(self, key: WaitKey | str, resolution: Resolution) -> ResolveAnswer:
         """Resolve a wait, whether or not it was opened; the first resolution stands and wakes the waiting callers.
 
-        Raises InvalidInput for a resolution that JSON cannot carry or that takes more than a mebibyte.
+        Raises InvalidInput for a resolution that JSON cannot carry or that takes more than a mebibyte, and for a value
+        that does not match the schema of the wait's question; the wait then stays open. A value that comes before the
+        wait is opened is not checked.
         A deadline counts once its passing is stored, by a waiting caller or by ``expire``; a resolution before that is
         still the first. A call whose connection was lost is retried, and may then report its own resolution as an
         earlier one.
@@ -1801,6 +1804,8 @@ class WaitStore:
 
         The answer is that of ``resolve``. An id is not a secret: never pass on one that an outsider sent.
         """
+    def get_id(self, key_id: str) -> WaitRecord | None:
+        """Return the wait of an id that ``pending`` returns; for operators, like ``resolve_id``."""
     def cancel(self, key: WaitKey | str) -> ResolveAnswer:
         """Resolve a wait as cancelled, unless it was resolved before."""
     def wait(self, key: WaitKey | str, *, timeout_ms: int | None = None, patience_s: float | None = None) -> Resolution:

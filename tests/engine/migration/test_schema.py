@@ -44,6 +44,7 @@ MIGRATIONS = (
     "0027_session_changes",
     "0028_agents_of_input",
     "0029_step_traces",
+    "0030_wait_questions",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

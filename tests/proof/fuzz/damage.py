@@ -154,6 +154,7 @@ UNREADABLE: Final = tuple(
         ("lash_effects", "envelope", "effect 'e'"),
         ("lash_waits", "scope", "wait"),
         ("lash_waits", "identity", "wait"),
+        ("lash_waits", "ask", "wait"),
         ("lash_trigger_subscriptions", "definition", "trigger 'k'"),
         ("lash_trigger_occurrences", "request", "occurrence"),
         ("lash_trigger_occurrences", "report", "occurrence"),

@@ -65,7 +65,7 @@ READS = {
     "SessionStore": {"changes", "changes_cursor", "ids", "list", "open"},
     "TriggerStore": {"get", "list"},
     "UsageStore": {"sum"},
-    "WaitStore": {"get", "pending"},
+    "WaitStore": {"get", "get_id", "pending"},
     "WorkStore": {"check_schema"},
     "WorkerStore": {"holding", "list"},
 }

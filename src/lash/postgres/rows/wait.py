@@ -8,7 +8,7 @@ from typing import Final
 
 from lash.errors import CorruptData, StoreUnavailable
 from lash.plan.process.process import missing_process
-from lash.plan.sealed import RESOLUTION, SECRET
+from lash.plan.sealed import QUESTION, RESOLUTION, SECRET
 from lash.plan.wait import SECRET_BYTES, SECRET_NAME, TIMED_OUT, SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.lookup import missing
@@ -49,12 +49,20 @@ class PostgresWaitRows:
             raise missing_process(process_id, pruned=pruned is not None and pruned.value)
         return life.number
 
-    async def open(self, key: StoredKey, timeout_ms: int | None) -> WaitAnswer:
-        return await self._write("wait_open", key, timeout_ms, None if timeout_ms is None else _has_no_deadline)
+    async def open(self, key: StoredKey, timeout_ms: int | None, ask: str | None) -> WaitAnswer:
+        def could_write(row: WaitRow) -> bool:
+            brings_deadline = timeout_ms is not None and row.deadline_ms is None
+            return row.resolution is None and (brings_deadline or (ask is not None and row.ask is None))
 
-    async def resolve(self, key: StoredKey, resolution: str) -> WaitAnswer:
+        sealed = self._database.seals.text(QUESTION, ask, key.key_id)
+        return await self._write("wait_open", key, (timeout_ms, sealed), could_write)
+
+    async def resolve(self, key: StoredKey, resolution: str, *, checked: bool) -> WaitAnswer:
+        def could_write(row: WaitRow) -> bool:
+            return row.resolution is None and (checked or row.ask is None)
+
         sealed = self._database.seals.text(RESOLUTION, resolution, key.key_id)
-        return await self._write("wait_resolve", key, sealed, _is_unresolved)
+        return await self._write("wait_resolve", key, (sealed, checked), could_write)
 
     async def row(self, key_id: str) -> WaitRow | None:
         return await self._database.read_one(WaitRow, "wait_row", key_id)
@@ -86,7 +94,7 @@ class PostgresWaitRows:
         return 0 if pruned is None else pruned.number
 
     async def _write(
-        self, query: str, key: StoredKey, value: str | int | None, could_write: Callable[[WaitRow], bool] | None
+        self, query: str, key: StoredKey, values: tuple[str | int | None, ...], could_write: Callable[[WaitRow], bool]
     ) -> WaitAnswer:
         """Run a guarded statement; retry it if a concurrent one wrote the same wait."""
         for _ in range(_MAX_TRIES):
@@ -94,7 +102,7 @@ class PostgresWaitRows:
                 WaitAnswer,
                 query,
                 *(key.key_id, key.scope_id, key.scope, key.identity),
-                *(key.session_key, key.revocations, key.process_key, value),
+                *(key.session_key, key.revocations, key.process_key, *values),
                 repeatable=True,
             )
             if answer is not None and not _is_overtaken(answer, could_write):
@@ -102,19 +110,11 @@ class PostgresWaitRows:
         raise StoreUnavailable(f"wait {key.key_id} changed {_MAX_TRIES} times while it was written")
 
 
-def _is_unresolved(row: WaitRow) -> bool:
-    return row.resolution is None
-
-
-def _has_no_deadline(row: WaitRow) -> bool:
-    return row.resolution is None and row.deadline_ms is None
-
-
-def _is_overtaken(answer: WaitAnswer, could_write: Callable[[WaitRow], bool] | None) -> bool:
+def _is_overtaken(answer: WaitAnswer, could_write: Callable[[WaitRow], bool]) -> bool:
     """Return whether a concurrent statement wrote the wait, so that the answer shows the state before that write.
 
     Then the snapshot has no row, or has one that this statement should have written to but did not.
     """
     if not answer.lives or answer.written:
         return False
-    return answer.row is None or (could_write is not None and could_write(answer.row))
+    return answer.row is None or could_write(answer.row)

@@ -37,15 +37,17 @@ owner AS (
 ),
 written AS (
     INSERT INTO :"schema".lash_waits AS w (
-        key_id, scope_id, scope, identity, session_key, process_key, deadline_ms, created_at_ms
+        key_id, scope_id, scope, identity, session_key, process_key, deadline_ms, ask, created_at_ms
     )
     SELECT
         $1::text, $2::text, $3::text, $4::text, $5::bigint, $7::bigint,
-        least(clock.now_ms, 9223372036854775807 - $8::bigint) + $8::bigint, clock.now_ms
+        least(clock.now_ms, 9223372036854775807 - $8::bigint) + $8::bigint, $9::text, clock.now_ms
     FROM clock, owner
     WHERE owner.lives
-    ON CONFLICT (key_id) DO UPDATE SET deadline_ms = excluded.deadline_ms
-    WHERE w.resolution IS NULL AND w.deadline_ms IS NULL AND excluded.deadline_ms IS NOT NULL
+    ON CONFLICT (key_id) DO UPDATE
+    SET deadline_ms = coalesce(w.deadline_ms, excluded.deadline_ms), ask = coalesce(w.ask, excluded.ask)
+    WHERE w.resolution IS NULL
+        AND (w.deadline_ms IS NULL AND excluded.deadline_ms IS NOT NULL OR w.ask IS NULL AND excluded.ask IS NOT NULL)
     RETURNING w.*
 ),
 standing AS (
@@ -60,7 +62,7 @@ SELECT
     EXISTS (SELECT 1 FROM written),
     (
         SELECT row(
-            s.key_id, s.scope, s.identity, s.deadline_ms, s.resolution, s.created_at_ms, s.resolved_at_ms
+            s.key_id, s.scope, s.identity, s.deadline_ms, s.resolution, s.created_at_ms, s.resolved_at_ms, s.ask
         ) FROM standing AS s
     )
 FROM clock, owner;
@@ -90,7 +92,7 @@ written AS (
     FROM clock, owner
     WHERE owner.lives
     ON CONFLICT (key_id) DO UPDATE SET resolution = excluded.resolution, resolved_at_ms = excluded.resolved_at_ms
-    WHERE w.resolution IS NULL
+    WHERE w.resolution IS NULL AND (w.ask IS NULL OR $9::boolean)
     RETURNING w.*
 ),
 -- A process that waits gets one more reason to run; wait_expire does the same.
@@ -112,14 +114,14 @@ SELECT
     EXISTS (SELECT 1 FROM written),
     (
         SELECT row(
-            s.key_id, s.scope, s.identity, s.deadline_ms, s.resolution, s.created_at_ms, s.resolved_at_ms
+            s.key_id, s.scope, s.identity, s.deadline_ms, s.resolution, s.created_at_ms, s.resolved_at_ms, s.ask
         ) FROM standing AS s
     )
 FROM clock, owner;
 
 -- name: wait_row
 -- One wait.
-SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms
+SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms, ask
 FROM :"schema".lash_waits
 WHERE key_id = $1::text;
 
@@ -172,7 +174,7 @@ DELETE FROM :"schema".lash_waits WHERE session_key = $1::bigint;
 
 -- name: wait_pending
 -- Open waits, by the ids of their keys.
-SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms
+SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms, ask
 FROM :"schema".lash_waits
 WHERE resolution IS NULL AND key_id > $1::text
 ORDER BY key_id
@@ -180,7 +182,7 @@ LIMIT $2::bigint;
 
 -- name: wait_pending_in_scope
 -- Open waits of one scope, by the ids of their keys.
-SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms
+SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms, ask
 FROM :"schema".lash_waits
 WHERE resolution IS NULL AND scope_id = $3::text AND key_id > $1::text
 ORDER BY key_id

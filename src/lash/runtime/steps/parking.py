@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from lash.model.effect import Sleep
-from lash.model.wait import Resolution, WaitIdentity, WaitKey
+from lash.model.wait import Question, Resolution, WaitIdentity, WaitKey
 from lash.runtime.errors import Suspended
 from lash.runtime.outage import HeldLease
 from lash.runtime.steps.journal import Journal
@@ -99,11 +99,13 @@ class Parking(Generic[R]):
     async def wait_key(self, identity: WaitIdentity) -> WaitKey:
         return await self.lease.bridge("the key of a wait", self.storage.waits.key, self._journal.scope, identity)
 
-    async def resolution(self, identity: WaitIdentity, timeout_ms: int | None) -> Resolution:
+    async def resolution(
+        self, identity: WaitIdentity, timeout_ms: int | None, ask: Question | None = None
+    ) -> Resolution:
         """Return how a wait was resolved, or park until it is."""
         waits, key = self.storage.waits, await self.wait_key(identity)
         while True:
-            wait = await self.lease.bridge("opening a wait", waits.open, key, timeout_ms=timeout_ms)
+            wait = await self.lease.bridge("opening a wait", waits.open, key, timeout_ms=timeout_ms, ask=ask)
             if wait.resolution is not None:
                 return wait.resolution
             if wait.deadline_ms is None or self.now_ms() < wait.deadline_ms:

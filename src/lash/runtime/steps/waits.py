@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, Protocol, TypeVar, overload
 from lash.errors import InvalidInput, WaitRejected
 from lash.model.effect import AwaitEvent, Sleep
 from lash.model.value import JSON
-from lash.model.wait import Cancelled, CustomIdentity, Rejected, Resolution, Resolved, WaitIdentity, WaitKey
+from lash.model.wait import Cancelled, CustomIdentity, Question, Rejected, Resolution, Resolved, WaitIdentity, WaitKey
 from lash.runtime.processes.branch import close
+from lash.runtime.steps.ask import Ask, question_of
 from lash.runtime.steps.journal import RACE, Journal, StepOptions
 from lash.runtime.steps.race import Race, Waitable
 from lash.runtime.steps.steps import Steps, milliseconds, nothing
@@ -41,7 +42,9 @@ class WaitingRun(Protocol):
 
     async def wait_key(self, identity: WaitIdentity) -> WaitKey: ...
 
-    async def resolution(self, identity: WaitIdentity, timeout_ms: int | None) -> Resolution:
+    async def resolution(
+        self, identity: WaitIdentity, timeout_ms: int | None, ask: Question | None = None
+    ) -> Resolution:
         """Return how a wait was resolved, or park until it is."""
         ...
 
@@ -72,20 +75,29 @@ class Waits(Steps):
         return (await self._waiting.wait_key(CustomIdentity(key=name))).text
 
     @overload
-    def wait(self, name: str, *, timeout_s: float | None = None, of_type: type[T]) -> Waitable[T]: ...
+    def wait(
+        self, name: str, *, timeout_s: float | None = None, of_type: type[T], ask: Ask | None = None
+    ) -> Waitable[T]: ...
 
     @overload
-    def wait(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Waitable[Any]: ...
+    def wait(
+        self, name: str, *, timeout_s: float | None = None, of_type: object = None, ask: Ask | None = None
+    ) -> Waitable[Any]: ...
 
-    def wait(self, name: str, *, timeout_s: float | None = None, of_type: object = None) -> Waitable[Any]:
+    def wait(
+        self, name: str, *, timeout_s: float | None = None, of_type: object = None, ask: Ask | None = None
+    ) -> Waitable[Any]:
         """Wait until the key of this name is resolved with ``app.resolve``, and return the value.
 
         A name stands for one resolution, so waiting for it again returns the same value. The value is of the type
         ``of_type``; without it, plain JSON.
+        ``ask`` is a question for the person who resolves it: a text, or a `Question` with a JSON schema of the answer.
+        Without a schema, the one of ``of_type`` is taken. ``lash waits ls`` shows it, and an answer that does not match
+        is refused where it is given.
         Raises WaitRejected if it is resolved with an error or cancelled, TimeoutError when the time is over first.
         """
-        key = self._journal.name(f"wait.{name}")
-        return self._wait(key, name, milliseconds(timeout_s), UNTYPED if of_type is None else of_type)
+        key, declared = self._journal.name(f"wait.{name}"), UNTYPED if of_type is None else of_type
+        return self._wait(key, name, milliseconds(timeout_s), declared, question_of(ask, declared))
 
     @overload
     def wait_any(self, first: Waitable[A], /) -> Awaitable[tuple[Literal[0], A]]: ...
@@ -176,9 +188,11 @@ class Waits(Steps):
         record = await self._journal.recorded(key, Sleep(duration_ms=0), nothing)
         return _EPOCH + timedelta(milliseconds=record.due_at_ms or 0)
 
-    def _wait(self, key: str, name: str, timeout_ms: int | None, declared: object) -> Waitable[Any]:
+    def _wait(
+        self, key: str, name: str, timeout_ms: int | None, declared: object, ask: Question | None
+    ) -> Waitable[Any]:
         async def find() -> JSON:
-            return _resolution_json(await self._waiting.resolution(CustomIdentity(key=name), timeout_ms))
+            return _resolution_json(await self._waiting.resolution(CustomIdentity(key=name), timeout_ms, ask))
 
         def read(outcome: JSON) -> Any:  # noqa: ANN401 (the declared type is known at run time)
             kept = outcome if isinstance(outcome, dict) else {}

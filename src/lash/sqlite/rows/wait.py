@@ -11,7 +11,7 @@ import msgspec
 from lash.base.limits import saturating_add
 from lash.errors import CorruptData
 from lash.plan.process.process import missing_process
-from lash.plan.sealed import RESOLUTION, SECRET
+from lash.plan.sealed import QUESTION, RESOLUTION, SECRET
 from lash.plan.session.session import missing_session
 from lash.plan.wait import SECRET_BYTES, SECRET_NAME, TIMED_OUT, SessionLife, StoredKey, WaitAnswer, WaitRow, WaitState
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
@@ -61,22 +61,24 @@ class SQLiteWaitRows:
 
         return self._database.read(body)
 
-    async def open(self, key: StoredKey, timeout_ms: int | None) -> WaitAnswer:
+    async def open(self, key: StoredKey, timeout_ms: int | None, ask: str | None) -> WaitAnswer:
         def body(transaction: Transaction) -> WaitAnswer:
             if not _lives(transaction, key):
                 return _unknown(transaction)
             deadline_ms = None if timeout_ms is None else saturating_add(transaction.now_ms, timeout_ms)
-            written = transaction.run("wait_open", deadline_ms=deadline_ms, **_columns(transaction, key))
+            sealed = transaction.seals.text(QUESTION, ask, key.key_id)
+            written = transaction.run("wait_open", deadline_ms=deadline_ms, ask=sealed, **_columns(transaction, key))
             return _answer(transaction, key, written=written > 0)
 
         return await self._database.write_briefly(body)
 
-    async def resolve(self, key: StoredKey, resolution: str) -> WaitAnswer:
+    async def resolve(self, key: StoredKey, resolution: str, *, checked: bool) -> WaitAnswer:
         def body(transaction: Transaction) -> WaitAnswer:
             if not _lives(transaction, key):
                 return _unknown(transaction)
             sealed = transaction.seals.text(RESOLUTION, resolution, key.key_id)
-            written = transaction.run("wait_resolve", resolution=sealed, **_columns(transaction, key))
+            columns = _columns(transaction, key)
+            written = transaction.run("wait_resolve", resolution=sealed, checked=int(checked), **columns)
             if written:
                 _note_resolved(transaction, [_Process(key.process_key)])
             return _answer(transaction, key, written=written > 0)

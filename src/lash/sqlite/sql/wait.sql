@@ -25,20 +25,24 @@ SELECT
     AND (:process_key IS NULL OR EXISTS (SELECT 1 FROM lash_processes WHERE process_key = :process_key));
 
 -- name: wait_open
--- Opens a wait, with a deadline unless it has one or is resolved.
-INSERT INTO lash_waits AS w (key_id, scope_id, scope, identity, session_key, process_key, deadline_ms, created_at_ms)
-VALUES (:key_id, :scope_id, :scope, :identity, :session_key, :process_key, :deadline_ms, :now_ms)
-ON CONFLICT (key_id) DO UPDATE SET deadline_ms = excluded.deadline_ms
-WHERE w.resolution IS NULL AND w.deadline_ms IS NULL AND excluded.deadline_ms IS NOT NULL;
+-- Opens a wait, with a deadline and a question unless it has them or is resolved.
+INSERT INTO lash_waits AS w (
+    key_id, scope_id, scope, identity, session_key, process_key, deadline_ms, ask, created_at_ms
+)
+VALUES (:key_id, :scope_id, :scope, :identity, :session_key, :process_key, :deadline_ms, :ask, :now_ms)
+ON CONFLICT (key_id) DO UPDATE
+SET deadline_ms = COALESCE(w.deadline_ms, excluded.deadline_ms), ask = COALESCE(w.ask, excluded.ask)
+WHERE w.resolution IS NULL
+    AND (w.deadline_ms IS NULL AND excluded.deadline_ms IS NOT NULL OR w.ask IS NULL AND excluded.ask IS NOT NULL);
 
 -- name: wait_resolve
--- Resolves a wait, opened or not, unless it is resolved.
+-- Resolves a wait, opened or not, unless it is resolved, or unless it asks a question and the answer was not checked.
 INSERT INTO lash_waits AS w (
     key_id, scope_id, scope, identity, session_key, process_key, resolution, created_at_ms, resolved_at_ms
 )
 VALUES (:key_id, :scope_id, :scope, :identity, :session_key, :process_key, :resolution, :now_ms, :now_ms)
 ON CONFLICT (key_id) DO UPDATE SET resolution = excluded.resolution, resolved_at_ms = excluded.resolved_at_ms
-WHERE w.resolution IS NULL;
+WHERE w.resolution IS NULL AND (w.ask IS NULL OR :checked);
 
 -- name: wait_note_change
 -- Makes waiters in other operating system processes see that something may have changed.
@@ -47,7 +51,7 @@ ON CONFLICT (id) DO UPDATE SET number = c.number + 1;
 
 -- name: wait_row
 -- One wait.
-SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms
+SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms, ask
 FROM lash_waits
 WHERE key_id = :key_id;
 
@@ -80,7 +84,7 @@ DELETE FROM lash_waits WHERE session_key = :session_key;
 
 -- name: wait_pending
 -- Open waits, by the ids of their keys.
-SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms
+SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms, ask
 FROM lash_waits INDEXED BY lash_waits_pending
 WHERE resolution IS NULL AND key_id > :after
 ORDER BY key_id
@@ -88,7 +92,7 @@ LIMIT :limit;
 
 -- name: wait_pending_in_scope
 -- Open waits of one scope, by the ids of their keys.
-SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms
+SELECT key_id, scope, identity, deadline_ms, resolution, created_at_ms, resolved_at_ms, ask
 FROM lash_waits INDEXED BY lash_waits_scope
 WHERE resolution IS NULL AND scope_id = :scope_id AND key_id > :after
 ORDER BY key_id
