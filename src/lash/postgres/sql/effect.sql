@@ -130,7 +130,8 @@ SELECT fencing, expires_at_ms, due_at_ms FROM begun;
 -- its due time stays.
 UPDATE :"schema".lash_effects AS e
 SET once = $6::boolean, owner_id = $7::text, incarnation_id = $8::text, process = $9::text, token = $10::text,
-    fencing = e.fencing + 1, updated_at_ms = clock.now_ms, began_at_ms = clock.now_ms, attempt = $12::integer,
+    began_at_ms = clock.now_ms, attempt = $12::integer,
+    fencing = e.fencing + 1, updated_at_ms = clock.now_ms,
     expires_at_ms = least(clock.now_ms, 9223372036854775807 - $11::bigint) + $11::bigint
 FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
 WHERE e.scope_id = $1::text AND e.replay_key = $2::text AND e.envelope_hash = $3::text AND e.status = 'in_progress'

@@ -8,7 +8,7 @@ from lash.runtime.steps.journal import Journal
 
 
 def trace_of_turn(claimed: ClaimedTurn, journal: Journal | None) -> TurnTrace:
-    """Return how a turn ran up to now; each claim of its input is an attempt, and those that did not fail crashed."""
+    """Return how a turn ran up to now. Each claim of its input is an attempt; one without an error crashed."""
     head, lease = claimed.claim.batches[0], claimed.lease
     attempts = max(1, head.attempts)
     failures = min(head.failures, attempts - 1)

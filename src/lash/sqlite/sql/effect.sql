@@ -33,8 +33,8 @@ VALUES (
 -- Gives an effect to a new runner under the next fencing number if no other runner has changed it; its due time stays.
 UPDATE lash_effects
 SET once = :once, owner_id = :owner_id, incarnation_id = :incarnation_id, process = :process, token = :token,
-    fencing = fencing + 1, expires_at_ms = :expires_at_ms, updated_at_ms = :now_ms, began_at_ms = :now_ms,
-    attempt = :attempt
+    began_at_ms = :now_ms, attempt = :attempt,
+    fencing = fencing + 1, expires_at_ms = :expires_at_ms, updated_at_ms = :now_ms
 WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :envelope_hash
     AND status = 'in_progress' AND fencing = :seen_fencing AND token IS :seen_token
     AND (expires_at_ms IS NULL OR expires_at_ms <= :now_ms)
