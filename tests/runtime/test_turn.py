@@ -13,6 +13,7 @@ from lash.base.compression import BlobRef
 from lash.model.effect import TurnScope
 from lash.model.queue import BatchState
 from lash.model.session.message import Message, PartKind, Role
+from lash.model.session.node import PluginEntry
 from lash.model.session.session import ActivePath, ChildRelation
 from lash.runtime.app import App
 from lash.runtime.errors import Permanent, Suspended
@@ -236,6 +237,53 @@ async def test_tool_calls_stand_with_their_results(bench: Bench) -> None:
         ("tool_call", "search", '{"q": 1}'),
         ("tool_result", "search", "found"),
     ]
+
+
+async def test_entries_of_a_framework_are_part_of_the_turn(bench: Bench) -> None:
+    """Entries are committed between input and reply; the raw path is what was before the turn, in all attempts."""
+    app = await bench.app()
+    seen: list[list[str]] = []
+
+    @app.agent(retry=lash.Retry(max_attempts=2, first_pause_s=0.001))
+    async def agent(turn: Turn) -> str:
+        seen.append([node.node_id.rpartition(":")[2] for node in await turn.raw_path()])
+        assert [node.node_id for node in await turn.raw_path(1)] == [node.node_id for node in await turn.raw_path()][
+            -1:
+        ]
+        turn.add_entry(PluginEntry(plugin_type="item", body={"attempt": turn.attempt}))
+        if turn.text == "second" and turn.attempt == 1:
+            raise OSError
+        return "done"
+
+    await _ask(app, agent, "first")
+    await app.session("s", agent).send("second")
+    while await app.storage.queue.list("s"):
+        await app.drain()
+        await bench.clock.advance(1_000)
+    loaded = await app.storage.session("s").load(ActivePath())
+    assert loaded is not None
+    assert [node.kind for node in loaded.graph.nodes] == 2 * ["message", "plugin:item", "message"]
+    assert loaded.graph.nodes[4].entry == PluginEntry(plugin_type="item", body={"attempt": 2})
+    assert seen[0] == []
+    assert len(seen[1]) == 3
+    assert seen[2] == seen[1]
+
+
+async def test_keys_for_a_framework_are_the_same_in_every_run(bench: Bench) -> None:
+    """A key is unique in its run and its branch; in a task of other code there is none."""
+    app = await bench.app()
+
+    @app.agent
+    async def agent(turn: Turn) -> str:
+        async def inside() -> str:
+            return turn.key("run")
+
+        keys = [turn.key("run"), turn.key("run"), *await turn.gather(inside(), inside())]
+        with pytest.raises(lash.ConfigError, match="key"):
+            await asyncio.create_task(inside())
+        return " ".join(keys)
+
+    assert await _ask(app, agent, "x") == "run#1 run#2 gather#1.0/run#1 gather#1.1/run#1"
 
 
 async def test_a_child_session_knows_its_parent(bench: Bench) -> None:

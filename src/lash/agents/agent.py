@@ -6,10 +6,10 @@ import copy
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from lash.agents.approvals import Approval, ApprovalRequest
+from lash.agents.approvals import Approval, ApprovalRequest, Notify
 from lash.agents.budget import Budget
 from lash.agents.context import WHOLE, Context
-from lash.agents.loop import Loop, Notify
+from lash.agents.loop import Loop
 from lash.agents.tools import Tool, as_tool, object_schema
 from lash.agents.vocabulary import Model, OutputSpec
 from lash.errors import ConfigError

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import msgspec
 
 from lash.agents.vocabulary import ToolCall
 from lash.base.replay_key import replay_key
-from lash.errors import InvalidInput
+from lash.errors import InvalidInput, WaitRejected
 from lash.model.effect import TurnScope
 from lash.model.value import JSON, JSONObject, Value
 from lash.model.wait import Accepted, CustomIdentity, Question, Resolved, UnknownOrRevoked, WaitRecord
+from lash.runtime.turns.turn import Turn
 from lash.stores.storage import Storage
 
 WAIT: Final = "approval"
@@ -56,6 +57,37 @@ class PendingApproval(Value, frozen=True, kw_only=True):
     turn_id: str
     call: ToolCall
     wait_id: str
+
+
+Notify = Callable[[ApprovalRequest], Awaitable[None]]
+"""Asks a person to decide about a call."""
+
+
+async def ask_approval(
+    turn: Turn, call: ToolCall, call_key: str, *, notify: Notify | None, timeout_s: float | None
+) -> Approval:
+    """Return the decision about a tool call; the turn is parked until there is one.
+
+    The key is unique to the call in its turn. Without a decision in time the call is denied.
+    """
+    name = wait_name(call.name, call_key)
+
+    async def approval() -> ToolCall:
+        turn.activity({"approval": {"id": call.id, "name": call.name, "arguments": call.arguments}})
+        if notify is not None:
+            key = await turn.wait_key(name)
+            await notify(ApprovalRequest(session_id=turn.session_id, turn_id=turn.turn_id, call=call, key=key))
+        return call
+
+    # Recorded, so that a person is asked once, and that the call can be found from its wait.
+    await turn.options(key=name).step(WAIT, approval)
+    try:
+        value: JSON = await turn.wait(name, timeout_s=timeout_s, ask=approval_question(call))
+    except WaitRejected as rejected:
+        return Approval(approved=False, text=rejected.message)
+    except TimeoutError:
+        return Approval(approved=False, text=f"No decision came within {timeout_s:g} s.")
+    return read_decision(value)
 
 
 def wait_name(tool: str, call_key: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lash.agents.approvals import Approval, ApprovalRequest, approval_question, call_key, read_decision, wait_name
+from lash.agents.approvals import ask_approval, call_key
 from lash.agents.context import cut, summary_message, summary_request, to_compact, visible
 from lash.agents.errors import (
     LengthReached,
@@ -23,7 +23,7 @@ from lash.agents.errors import (
 )
 from lash.agents.tools import Tool, ToolAnswer
 from lash.agents.vocabulary import ModelReply, ModelRequest, Piece, Stop, Thought, ToolCall, text_part
-from lash.errors import InvalidInput, StepFailed, WaitRejected
+from lash.errors import InvalidInput, StepFailed
 from lash.model.session.message import Message, Part, PartKind, ResponseMeta, Role
 from lash.model.session.usage import UsageSum
 from lash.model.value import JSON, Value
@@ -33,7 +33,6 @@ from lash.runtime.turns.turn import Turn
 if TYPE_CHECKING:
     from lash.agents.agent import Agent
 
-Notify = Callable[[ApprovalRequest], Awaitable[None]]
 _MOST_CORRECTIONS: Final = 2
 """How often a model is asked to correct an output that does not fit its type."""
 _LONGEST_PAUSE_S: Final = 3_600.0
@@ -234,7 +233,8 @@ class Loop:
             return await self._step(call, key, None)
         note = ""
         if tool.needs_approval:
-            decision = await self._approval(tool, call, key)
+            notify, timeout_s = self._agent.on_approval, tool.approval_timeout_s
+            decision = await ask_approval(self._turn, call, key, notify=notify, timeout_s=timeout_s)
             if not decision.approved:
                 return ToolAnswer(text=f"The call was denied. {decision.text}".rstrip(), failed=True)
             note = decision.text
@@ -264,29 +264,6 @@ class Loop:
             return turn.options(key=f"tool.{key}").step("tool", run, call.arguments)
         options = turn.options(key=f"tool.{key}", once=tool.once, retry=tool.retry)
         return options.step(tool.name, run, call.arguments)
-
-    async def _approval(self, tool: Tool, call: ToolCall, key: str) -> Approval:
-        """Return the decision about a call; the turn is parked until there is one."""
-        turn, name = self._turn, wait_name(tool.name, key)
-
-        async def approval() -> ToolCall:
-            turn.activity({"approval": {"id": call.id, "name": call.name, "arguments": call.arguments}})
-            if self._agent.on_approval is not None:
-                wait = await turn.wait_key(name)
-                await self._agent.on_approval(
-                    ApprovalRequest(session_id=turn.session_id, turn_id=turn.turn_id, call=call, key=wait)
-                )
-            return call
-
-        # Recorded, so that a person is asked once, and that the call can be found from its wait.
-        await turn.options(key=name).step("approval", approval)
-        try:
-            value: JSON = await turn.wait(name, timeout_s=tool.approval_timeout_s, ask=approval_question(call))
-        except WaitRejected as rejected:
-            return Approval(approved=False, text=rejected.message)
-        except TimeoutError:
-            return Approval(approved=False, text=f"No decision came within {tool.approval_timeout_s:g} s.")
-        return read_decision(value)
 
     def _named(self, parts: Sequence[Part]) -> tuple[Part, ...]:
         """Return the parts of a reply with ids that are unique in the turn."""

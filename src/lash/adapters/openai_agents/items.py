@@ -9,12 +9,13 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from lash.base.ids import new_id
-from lash.model.session.message import Message, Role
+from lash.model.session.message import Message, Part, PartKind, Role
 from lash.model.session.node import Entry, MessageEntry, Node, PluginEntry, RawNode
 
 Item: TypeAlias = dict[str, Any]
 PLUGIN_TYPE: Final = "openai-agents.item"
 _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "developer": Role.SYSTEM}
+_SENT_AS: Final = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system"}
 
 
 class _Body(msgspec.Struct):
@@ -22,13 +23,21 @@ class _Body(msgspec.Struct):
 
     native: Any = None
     body: Any = None
+    plugin_type: str | None = None
+    message: msgspec.Raw = msgspec.Raw()
+
+
+class _Cause(msgspec.Struct):
+    turn_id: str | None = None
 
 
 class _Node(msgspec.Struct):
     entry: _Body
+    caused_by: _Cause | None = None
 
 
 _decode: Final = msgspec.json.Decoder(_Node).decode
+_decode_message: Final = msgspec.json.Decoder(Message).decode
 
 
 def nodes_of(items: Iterable[Item]) -> list[Node]:
@@ -51,6 +60,46 @@ def item_of(node: RawNode) -> Item:
     entry = _decode(node.body).entry
     item: Item = entry.body if entry.native is None else entry.native
     return item
+
+
+def history_items(path: Sequence[RawNode], *, is_whole: bool = True) -> list[Item]:
+    """Return the items of a conversation of turns.
+
+    A turn that has stored items is these items. One without is its messages, as the model of another agent saw them.
+    If the path is only the end of the conversation, the first turn in it may be incomplete and is left out.
+    """
+    turns: list[tuple[str | None, list[_Body]]] = []
+    for raw in path:
+        node = _decode(raw.body)
+        turn_id = None if node.caused_by is None else node.caused_by.turn_id
+        if not turns or turn_id is None or turns[-1][0] != turn_id:
+            turns.append((turn_id, []))
+        turns[-1][1].append(node.entry)
+    return [item for _, entries in turns if is_whole or entries is not turns[0][1] for item in _items_of_turn(entries)]
+
+
+def turn_entry(item: Item) -> Entry:
+    """Return the entry of an item that a turn adds. Tool calls and their results are messages that people can read."""
+    kind, call_id = item.get("type"), str(item.get("call_id", ""))
+    if kind == "function_call":
+        part_kind, text = PartKind.TOOL_CALL, item.get("arguments")
+    elif kind == "function_call_output":
+        part_kind, text = PartKind.TOOL_RESULT, item.get("output")
+    else:
+        return _entry(item)
+    content = text if isinstance(text, str) else msgspec.json.encode(text).decode()
+    name = str(item["name"]) if "name" in item else None
+    part = Part(id=new_id(), kind=part_kind, content=content, tool_call_id=call_id, tool_name=name)
+    return MessageEntry(message=Message(id=new_id(), role=Role.ASSISTANT, parts=(part,)), native=item)
+
+
+def _items_of_turn(entries: Sequence[_Body]) -> list[Item]:
+    items = [entry.body if entry.plugin_type == PLUGIN_TYPE else entry.native for entry in entries]
+    stored = [item for item in items if item is not None]
+    if stored:
+        return stored
+    messages = [_decode_message(entry.message) for entry in entries if bytes(entry.message)]
+    return [{"role": _SENT_AS.get(each.role, "user"), "content": each.text} for each in messages if each.text]
 
 
 def _entry(item: Item) -> Entry:

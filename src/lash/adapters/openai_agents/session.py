@@ -12,10 +12,12 @@ from agents.memory.session_settings import SessionSettings, coerce_session_setti
 from lash.adapters.attached import Attached, StorageSource
 from lash.adapters.names import short
 from lash.adapters.openai_agents.items import Item, below, item_of, nodes_of
+from lash.adapters.openai_agents.turn_session import TurnSession
 from lash.errors import InvalidInput, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.session.commit import Append, Commit, GraphDelta, Unchanged
 from lash.model.session.node import Node, RawNode
 from lash.model.session.session import Retention
+from lash.runtime.turns.turn import Turn
 from lash.stores.session import Session
 from lash.stores.storage import Storage
 
@@ -47,6 +49,11 @@ class LashSession(SessionABC):
         self._attached = Attached(source)
         self._name = SESSION_PREFIX + short(session_id, 200)
         self._is_closed = False
+
+    @staticmethod
+    def of(turn: Turn) -> TurnSession:
+        """Return the session of a turn, for `LashRunner`: what a run adds is part of the turn's commit."""
+        return TurnSession(turn)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items, or the last ``limit`` of them, in order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
+from lash.base.limits import check_identifier
 from lash.errors import InvalidInput
 from lash.model.effect import Step
 from lash.model.value import JSON
@@ -67,6 +68,11 @@ class Steps:
         """
         options = StepOptions(key=key, once=once, retry=retry, timeout_s=timeout_s, limit=limit, limit_key=limit_key)
         return Steps(self._journal, options)
+
+    def key(self, name: str) -> str:
+        """Return a key for steps in tasks of a framework: unique in this run, and the same in every later one."""
+        check_identifier("name", name)
+        return self._journal.name(name)
 
     def gather(self, *awaitables: Awaitable[Any]) -> Awaitable[list[Any]]:
         """Run several branches concurrently and return their results in order; the first error cancels the others.

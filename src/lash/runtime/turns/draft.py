@@ -149,6 +149,10 @@ class TurnDraft:
         """Add a message of these parts."""
         return self._append(Message(id=self._next_id(), role=role, parts=parts))
 
+    def add_entry(self, entry: Entry) -> None:
+        """Add an entry of any kind behind what the turn has added."""
+        self._entries.append((self._next_id(), entry))
+
     def reply(self, value: object, agent: AgentDefinition) -> None:
         """Add what an agent returned: nothing for None, JSON for a value that is neither text nor a message."""
         if value is None:
@@ -236,7 +240,7 @@ class TurnDraft:
 
     def _append(self, message: Message) -> Message:
         message = message if message.id else msgspec.structs.replace(message, id=self._next_id())
-        self._entries.append((self._next_id(), MessageEntry(message=message)))
+        self.add_entry(MessageEntry(message=message))
         return message
 
     def _next_id(self) -> str:

@@ -8,6 +8,7 @@ from lash.errors import InvalidInput
 from lash.model.effect import CheckpointPoint, Envelope, TurnCheckpoint, TurnScope
 from lash.model.lease import LeaseFence
 from lash.model.session.message import Message
+from lash.model.session.node import RawNode
 from lash.model.value import JSON
 from lash.runtime.errors import Suspended
 from lash.runtime.outage import HeldLease
@@ -128,6 +129,13 @@ class Past:
             self._wanted, self.is_short = wanted, True
             raise Suspended
         return last_of([*self._seen.messages(wanted), *own], last)
+
+    async def raw_path(self, last: int | None) -> tuple[RawNode, ...]:
+        """Return the nodes that the turn sees, not decoded, or the last so many."""
+        if self._leaf_node_id is None:
+            return ()
+        session = self._storage.session(self._session_id)
+        return await self._lease.bridge(_READING, session.raw_path, last=last, leaf_node_id=self._leaf_node_id)
 
     async def _check_parent(self, branch: BranchPoint) -> None:
         """Raise InvalidInput if the node that a branch starts at was removed since the message was sent."""

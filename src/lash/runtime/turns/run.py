@@ -21,7 +21,7 @@ from lash.errors import (
 from lash.model.effect import TurnScope
 from lash.model.queue import Batch, ClaimedTurn, turn_id_of
 from lash.model.session.message import Message
-from lash.model.session.node import ProtocolEntry
+from lash.model.session.node import ProtocolEntry, RawNode
 from lash.runtime.current import RunHere
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.errors import STORAGE_TROUBLE, Permanent, Suspended
@@ -147,6 +147,10 @@ class TurnRun:
         except Suspended:
             self._stop()
             raise
+
+    def raw_path(self, last: int | None) -> Awaitable[tuple[RawNode, ...]]:
+        """Return the nodes before the turn, not decoded."""
+        return self._past.raw_path(last)
 
     def hand_off(self, name: str | None) -> Callable[[Turn], Awaitable[object]]:
         """Let another agent continue the turn, and return its function."""

@@ -17,6 +17,7 @@ from lash.model.process.process import AgentScope, Grant, Provenance, SessionOri
 from lash.model.queue import Batch, ProcessWake
 from lash.model.record import RecordChange, RecordDelete, RecordPut, RecordValue
 from lash.model.session.message import AttachmentRef, Message, Part, PartKind, Role
+from lash.model.session.node import Entry, RawNode
 from lash.model.session.session import ChildRelation
 from lash.model.session.usage import TokenUsage, UsageEntry, UsageSum
 from lash.model.value import JSON
@@ -124,6 +125,16 @@ class Turn(Waits):
         """Add a message, a text or parts of a message to the conversation; it is published with the turn."""
         self._journal.check_running()
         return self._draft.add(message, role)
+
+    def add_entry(self, entry: Entry) -> None:
+        """Add an entry of any kind, such as a framework's own item; it is published with the turn."""
+        self._journal.check_running()
+        self._draft.add_entry(entry)
+
+    def raw_path(self, last: int | None = None) -> Awaitable[tuple[RawNode, ...]]:
+        """Return the nodes of the conversation before this turn, or the last of them, the same in every attempt."""
+        self._journal.check_running()
+        return self._run.raw_path(last)
 
     def add_tool_call(self, call_id: str, name: str, arguments: JSON, result: JSON) -> None:
         """Add a tool call and its result, which belong together; text is stored as it is, anything else as JSON."""
