@@ -21,7 +21,7 @@ SCENARIO ?=
 # Tests start hundreds of Python processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test proof check lint types imports rules plan-coverage format demo bench faults contention fleet soak docs clean model sweep planted mutation fuzz audit peers wheel adapters
+.PHONY: help setup test proof check lint types imports rules plan-coverage format demo bench faults contention fleet soak docs clean model sweep planted mutation fuzz audit peers wheel adapters adapters-install
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -95,8 +95,11 @@ demo: $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(RUNTIME)) ## kill a worker in
 bench: $(INSTALLED) ## measure, as ratios within one run; SCENARIO=name for one, ARGS=--quick for a look
 	@$(BIN)/python -m benchmarks.run $(SCENARIO) $(ARGS)
 
-adapters: $(INSTALLED) ## prove the adapters with the frameworks' own tests, each in its own environment; ARGS=name narrows
-	$(BIN)/python -m tools.adapters $(ARGS)
+adapters: $(INSTALLED) ## prove the adapters with the frameworks' own tests, each in its own environment; ARGS=name narrows, LATEST=1 unpins
+	$(BIN)/python -m tools.adapters $(if $(LATEST),--latest) $(if $(SAMPLE),--sample) $(ARGS)
+
+adapters-install: $(INSTALLED) ## create the environments of the adapters and run nothing
+	$(BIN)/python -m tools.adapters --install
 
 peers: ## install the libraries that lash is compared with, each in its own environment
 	@PYTHON=$(PYTHON) benchmarks/peers/setup.sh $(ARGS)

@@ -27,8 +27,9 @@ from tests.backends import (
     fresh_schema,
     migrate,
 )
-from tests.proof.selection import has_none, is_left_to_proof, place_of
+from tests.proof.selection import MAKE_PROOF, has_none, is_left_to_proof, parts_of, place_of
 from tests.s3_server import S3Server
+from tools.rotation import part_of, turn_of
 
 # Before a test imports them, so that a failing assertion in a helper shows its values.
 pytest.register_assert_rewrite("tests.factories", "tests.contract", "tests.proof.faults.ledger")
@@ -171,9 +172,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if is_left_to_proof(item.nodeid, backend):
             item.add_marker(pytest.mark.proof)
         (left_out if chosen and backend not in (None, *chosen) else kept).append(item)
+    if config.option.markexpr == MAKE_PROOF:
+        kept = _rotated(kept, left_out)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     items[:] = sorted(kept, key=lambda item: place_of(item.path))
+
+
+def _rotated(items: list[pytest.Item], left_out: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests of this commit; CI leaves the other parts to the next commits."""
+    turn = turn_of()
+    if turn is None:
+        return items
+    kept: list[pytest.Item] = []
+    divided: dict[tuple[Path, int], list[pytest.Item]] = {}
+    for item in items:
+        parts = parts_of(item.path, _backend_of(item))
+        is_divided = parts > 1 and item.get_closest_marker("proof") is not None
+        (divided.setdefault((item.path, parts), []) if is_divided else kept).append(item)
+    for (_, parts), found in divided.items():
+        chosen = part_of(found, turn, parts)
+        kept += chosen
+        left_out += [item for item in found if item not in chosen]
+    return kept
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

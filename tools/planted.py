@@ -26,11 +26,15 @@ from typing import Annotated, Final
 
 import msgspec
 
+from tools.rotation import part_of, turn_of
+
 DIRECTORY: Final = "tests/proof/planted"
 _COMMAND: Final = re.compile(r"(?:python|make|env|[A-Z_]+=\S*) ")
 _DIRECTORY_OF_TESTS: Final = re.compile(r"tests/(?:proof/)?[a-z]+(?=/)")
 _PYTEST_RAN_AND_FAILED: Final = 1
 _OUTPUT_KEPT: Final = 4_000
+_SAMPLE_PARTS: Final = 2
+"""CI plants one of two halves of the sample for each commit."""
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -237,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: list[Result] = []
     bugs = read_bugs(root, options.words)
     if options.sample:
-        bugs = one_of_each_kind(bugs)
+        bugs = part_of(one_of_each_kind(bugs), turn_of(), _SAMPLE_PARTS)
     for result in _results(root, bugs, seconds=options.seconds, verify=options.verify_checks, jobs=options.jobs):
         results.append(result)
         print(msgspec.json.encode(result).decode() if options.json else _row(result), flush=True)

@@ -124,6 +124,18 @@ FIRST: Final = (
 )
 """The files with the longest tests, which run first: one that began last would keep a single process busy."""
 
+ROTATED: Final = {
+    "tests/benchmarks/test_scenarios.py": 4,
+    "tests/proof/fuzz/test_damage.py": 2,
+    "tests/proof/security/test_sealed_contract.py": 2,
+}
+"""Files of which CI runs one of so many parts for each commit (`tools.rotation`); ``make proof`` runs all of them.
+
+They are the scenarios of the benchmarks at a tiny size, and tests that repeat others with encryption or at random.
+"""
+MEMORY_PARTS: Final = 3
+"""The same for the tests on SQLite in memory, which is the engine of files without the file."""
+
 MAKE_TEST: Final = "not proof"
 """The marks that ``make test`` chooses."""
 MAKE_PROOF: Final = "proof or sampled"
@@ -149,6 +161,13 @@ def is_left_to_proof(nodeid: str, backend: str | None) -> bool:
     if f"{file}::{function}" in _guaranteed():
         return False
     return (backend == "postgres" and name.startswith(_ABOVE_THE_STORAGE)) or _is_long(name)
+
+
+def parts_of(path: Path, backend: str | None) -> int:
+    """Return into how many parts CI divides the tests of a file that are left to ``make proof``."""
+    if backend == "memory":
+        return MEMORY_PARTS
+    return next((parts for name, parts in ROTATED.items() if path == _ROOT / name), 1)
 
 
 @cache

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.proof.selection import (
     DIRECTORY,
     FIRST,
@@ -10,11 +12,13 @@ from tests.proof.selection import (
     LONG,
     MAKE_PROOF,
     MAKE_TEST,
+    ROTATED,
     SAMPLED,
     has_none,
     is_left_to_proof,
     mark_of,
 )
+from tools.rotation import VARIABLE, part_of, turn_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +34,7 @@ def test_make_test_runs_every_guarantee() -> None:
 def test_the_selection_names_what_exists() -> None:
     """A renamed file would silently move to ``make proof``."""
     assert [name for name in (*IN_TEST, *SAMPLED) if not (DIRECTORY / name).exists()] == []
-    assert [name for name in FIRST if not (ROOT / name).exists()] == []
+    assert [name for name in (*FIRST, *ROTATED) if not (ROOT / name).exists()] == []
     for name in LONG:
         file, _, function = name.partition("::")
         function = function.rpartition("::")[2]
@@ -66,3 +70,21 @@ def test_files_that_are_not_loaded_have_nothing_to_run() -> None:
     marks = re.compile(r"mark\.(proof|sampled)")
     assert [file.name for file in (ROOT / "tests/rules").glob("*.py") if marks.search(file.read_text())] == []
     assert not any(name.startswith("tests/rules/") for name in LONG)
+
+
+def test_successive_turns_run_every_part() -> None:
+    """As many turns as there are parts run each test once; without a turn everything runs."""
+    names = [f"test {number}" for number in range(11)]
+    assert sorted(name for turn in range(100, 104) for name in part_of(names, turn, 4)) == sorted(names)
+    assert part_of(names, None, 4) == names
+
+
+def test_the_part_follows_from_the_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A run that is repeated has the same part; a number picks one, and without the variable everything runs."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert turn_of() is None
+    monkeypatch.setenv(VARIABLE, "7")
+    assert turn_of() == 7
+    monkeypatch.setenv(VARIABLE, "commit")
+    assert turn_of() == turn_of()
+    assert turn_of(tmp_path) == 0

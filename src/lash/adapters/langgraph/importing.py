@@ -114,7 +114,7 @@ class _Thread:
     async def _checkpoint(self, row: Row) -> Piece:
         draft = _Draft(self)
         try:
-            about = _json(row["metadata"] or b"{}", dict[str, Any])
+            about = _object(row["metadata"] or b"{}")
             if _BLOBS in self._tables:
                 stored = await self._stored_apart(row, draft, about)
             else:
@@ -137,7 +137,7 @@ class _Thread:
 
     async def _stored_apart(self, row: Row, draft: _Draft, about: dict[str, Any]) -> StoredCheckpoint:
         """Return a checkpoint whose values are in rows of their own, as `PostgresSaver` stores it."""
-        checkpoint = _json(row["checkpoint"], dict[str, Any])
+        checkpoint = _object(row["checkpoint"])
         namespace, versions = row["checkpoint_ns"], checkpoint.get("channel_versions") or {}
         inline = checkpoint.pop("channel_values", None) or {}
         channels = {
@@ -282,8 +282,9 @@ def _text(version: codec.Version) -> str:
     return version if isinstance(version, str) else msgspec.json.encode(version).decode()
 
 
-def _json(text: str | bytes, type_: type[dict[str, Any]]) -> dict[str, Any]:
+def _object(text: str | bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(text, type=type_)
+        decoded: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise Unreadable(f"damaged: {error}") from error
+    return decoded

@@ -160,7 +160,7 @@ class _Plan:
         content = ItemContent(
             namespace=op.namespace,
             key=op.key,
-            value=op.value or {},
+            value=dict(op.value or {}),
             updated_at=datetime.now(UTC),
             ttl_minutes=op.ttl,
             vectors={path: matching.pack_vector(self.embedded[text]) for path, text in texts.items()},
