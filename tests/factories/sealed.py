@@ -14,6 +14,7 @@ from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
 from lash.model.session.checkpoint import CheckpointDraft, TurnState
 from lash.model.session.frame import AgentFrame
 from lash.model.session.session import SessionConfig
+from lash.model.session.trace import TraceStep, TurnTrace
 from lash.model.trigger.schedule import ScheduleDraft
 from lash.sqlkit.catalogue import load_catalogue
 from lash.stores.storage import Storage
@@ -44,7 +45,7 @@ async def plant(storage: Storage) -> None:
     await storage.artifacts.put("code", PLANTED.encode())
     await storage.attachments.put("s", PLANTED.encode() * 2, "text/plain")
     answer = await key_of(storage)
-    await storage.waits.open(answer)
+    await storage.waits.open(answer, ask=lash.model.Question(text=PLANTED))
     await storage.waits.resolve(answer, lash.model.Resolved(value=PLANTED))
 
 
@@ -57,13 +58,15 @@ async def _plant_session(storage: Storage) -> None:
             0,
             node("a", None, f"{PLANTED} short"),
             turn_id="t",
+            trace=TurnTrace(began_at_ms=1, steps=(TraceStep(name="ask", began_at_ms=1, took_ms=1, error=PLANTED),)),
             config=SessionConfig(provider_id=PLANTED),
             frames=(frame,),
             checkpoint=CheckpointDraft(turn_state=state, components={"memory": PLANTED.encode()}),
         )
     )
 
-    first = commit(0, node("c", None, f"{PLANTED} first"), session_id="created", turn_id="t")
+    trace = TurnTrace(began_at_ms=1, worker=PLANTED)
+    first = commit(0, node("c", None, f"{PLANTED} first"), session_id="created", turn_id="t", trace=trace)
     await storage.sessions.create("created", commit=first)
     await storage.sessions.create("appended")
     await storage.session("appended").append([node("b", None, f"{PLANTED} appended")], turn_id="t")
