@@ -9,7 +9,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from lash.adapters.langgraph import codec
 from lash.adapters.langgraph.codec import Channel, Inline, Items, Stored, StoredCheckpoint
-from lash.adapters.langgraph.items import Item, comparable
+from lash.adapters.langgraph.items import KnownList
 from lash.adapters.langgraph.threads import Thread, item_node
 from lash.errors import CorruptData
 from lash.model.record import RecordPut
@@ -27,7 +27,7 @@ class Draft:
         self.channels: dict[str, Channel] = {}
         self.nodes: dict[str, Node] = {}
         self.values: dict[str, RecordPut] = {}
-        self.lists: dict[str, tuple[list[Item], list[tuple[str, object]]]] = {}
+        self.lists: dict[str, tuple[KnownList, list[tuple[str, object]]]] = {}
         self._session_id = session_id
         self._namespace = namespace
 
@@ -54,14 +54,14 @@ class Draft:
     def keep(self, thread: Thread) -> None:
         """Remember the lists, once they are stored."""
         for name, (known, new) in self.lists.items():
-            thread.lists.keep(self._namespace, name, [*known, *comparable(new)])
+            thread.lists.keep(self._namespace, name, known, KnownList.of(new))
 
     def _add_list(
         self, name: str, values: list[object], version: codec.Version, thread: Thread, serde: SerializerProtocol
     ) -> Items:
         known = thread.lists.known_prefix(self._namespace, name, values)
         new: list[tuple[str, object]] = []
-        leaf = known[-1].node_id if known else None
+        leaf = known.node_ids[-1] if known else None
         for value in values[len(known) :]:
             content = codec.item_content(serde.dumps_typed(value))
             node_id = codec.item_id(leaf, content)
@@ -127,5 +127,5 @@ async def _read_list(
         raise CorruptData(f"channel {name!r} has {channel.length} items, of which {len(nodes)} are stored")
     values = [serde.loads_typed(codec.item_typed(node.content or b"")) for node in nodes]
     ids = (node.node_id for node in nodes)
-    thread.lists.keep(namespace, name, comparable(zip(ids, values, strict=True)))
+    thread.lists.keep(namespace, name, KnownList.of(()), KnownList.of(zip(ids, values, strict=True)))
     return values
