@@ -5,7 +5,7 @@ by identity. Nodes of a graph may change objects in place: an object counts as u
 they were, and each reader gets objects of its own.
 
 The lists are walked at every checkpoint of a thread, so they are compared as lists, without a step of Python for each
-item: 1,200 messages take 0.2 ms.
+item. It is still linear: 1,200 messages take 0.2 ms if they are in the processor's cache, and about 0.6 ms if not.
 """
 
 from __future__ import annotations
