@@ -1,0 +1,13 @@
+"""OpenAI's ChatKit on a lash storage: install ``lash-runtime[chatkit]``."""
+
+from __future__ import annotations
+
+from lash.adapters.attached import not_installed
+
+try:
+    from lash.adapters.chatkit.errors import AlreadyExists
+    from lash.adapters.chatkit.store import LashStore
+except ModuleNotFoundError as error:
+    raise not_installed("ChatKit", extra="chatkit") from error
+
+__all__ = ["AlreadyExists", "LashStore"]
