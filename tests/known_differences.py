@@ -219,6 +219,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "work_marks": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_process_holders": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_processes": "PostgreSQL polls the work list in one statement, SQLite list by list",
+    "work_sessions_of_labels": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_sessions_of_agents": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_session_holders": "PostgreSQL polls the work list in one statement, SQLite list by list",
     "work_sessions": "PostgreSQL polls the work list in one statement, SQLite list by list",

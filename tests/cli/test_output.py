@@ -234,6 +234,27 @@ async def _leave_unserved(url: str) -> None:
             await storage.queue.enqueue(said(session_id, agent))
 
 
+async def _leave_unlabelled(url: str) -> None:
+    """Queue input for sessions with and without a label, beside a worker that takes only sessions with it."""
+    async with await lash.open(url) as storage:
+        announced = beat("a", served=Served(labels={"region": "eu", "gpu": "yes"}), beat_ms=60_000)
+        await storage.work.poll(sessions=0, processes=0, owner=announced.owner, beat=announced)
+        for session_id, region in (("in-eu", "eu"), ("in-us", "us")):
+            await storage.sessions.create(session_id, labels={"region": region, "gpu": "yes"})
+            await storage.queue.enqueue(said(session_id))
+
+
+def test_doctor_names_sessions_whose_labels_no_worker_takes(backend_url: str) -> None:
+    """The list of workers shows the labels that they take."""
+    asyncio.run(_leave_unlabelled(backend_url))
+    (check,) = [each for each in values("doctor", url=backend_url) if each["name"] == "workers"]
+    assert (check["state"], check["detail"]) == (
+        "warn",
+        "no live worker takes the labels of in-us; see lash workers ls",
+    )
+    assert "sessions and processes with region=eu, gpu=yes" in output("workers", "ls", url=backend_url)
+
+
 def test_doctor_names_the_agents_that_no_worker_takes(backend_url: str) -> None:
     """A message that no live worker takes is a warning, if workers run at all."""
     assert {each["name"]: each["detail"] for each in values("doctor", url=backend_url)}["workers"] == "0 live workers"

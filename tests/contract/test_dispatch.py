@@ -164,6 +164,26 @@ async def test_a_worker_gets_the_input_of_the_agents_that_it_takes(backend_url: 
             assert await assigned(members) == {"c": Assigned(frozenset({"s"}))}
 
 
+async def test_a_worker_gets_the_work_of_the_labels_that_it_takes(backend_url: str) -> None:
+    """Input and processes go to a worker that takes the labels of the session; unlabelled work goes to no such one."""
+    async with fleet(backend_url, "abc") as members:
+        for name, labels, free in (("a", {"gpu": "no"}, 4), ("b", {"gpu": "yes"}, 0), ("c", {"gpu": "yes"}, 4)):
+            await members[name].storage.workers.leave(name)
+            await members[name].beat(served=Served(labels=labels), free_sessions=free, free_processes=free)
+        async with await lash.open(backend_url) as caller:
+            for session_id, labels in (("s", {"gpu": "yes", "region": "eu"}), ("t", {"gpu": "maybe"}), ("u", {})):
+                await caller.sessions.create(session_id, labels=labels)
+                await caller.queue.enqueue(said(session_id))
+                await caller.processes.register(process(f"p-{session_id}", wake_session_id=session_id))
+            await caller.processes.register(process("p"))
+            found: set[str] = set()
+            while found != {"s", "p-s"}:
+                taken = await assigned(members)
+                assert set(taken) == {"c"}
+                found |= taken["c"].sessions | taken["c"].processes
+                assert found <= {"s", "p-s"}
+
+
 async def test_the_holder_gets_what_concerns_its_session(backend_url: str) -> None:
     """Input for a leased session goes to the worker that holds the lease, even if it is full."""
     async with fleet(backend_url, "abc") as members, await lash.open(backend_url) as caller:

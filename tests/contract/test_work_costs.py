@@ -200,12 +200,20 @@ async def test_parking_a_turn_is_one_write(backend_url: str, backend_name: str) 
 _QUESTIONS: Final[dict[str, dict[str, object]]] = {
     "work_sessions": {"limit": 20, "now_ms": 9},
     "work_sessions_of_agents": {"limit": 20, "now_ms": 9, "agents": '["clerk"]'},
+    "work_sessions_of_labels": {
+        "limit": 20,
+        "now_ms": 9,
+        "agents": None,
+        "labels": '{"region":"eu"}',
+        "place": 0.0,
+    },
     "work_processes": {
         "limit": 20,
         "now_ms": 2**60,
         "owner_id": "me",
         "incarnation_id": "1",
         "process_names": None,
+        "labels": None,
     },
     "work_commanded": {"session_ids": '["s0"]', "now_ms": 9},
     "work_cancelled": {"process_ids": '["p0"]'},
@@ -254,8 +262,10 @@ async def test_sqlite_looks_no_longer_with_more_parked(tmp_path: Path, backend_n
     many = {name: _steps(connection, queries[name], given) for name, given in _QUESTIONS.items()}
     connection.close()
     # It reads up to 276 batches in each of two lists, for any agent; there were fewer.
-    of_agents = "work_sessions_of_agents"
+    of_agents, of_labels = "work_sessions_of_agents", "work_sessions_of_labels"
     assert many.pop(of_agents) <= 2 * few.pop(of_agents)
+    # It reads up to 276 batches in each of three lists, up to 1,024 due ones, and 1,024 sessions; there were some 200.
+    assert many.pop(of_labels) <= 8 * few.pop(of_labels)
     assert few == many
     assert min(few.values()) > 0
     (parked,) = await raw(url, "SELECT count(*) FROM lash_process_leases WHERE token IS NULL")
@@ -271,9 +281,9 @@ class Full:
         self._dsn = options.dsn
         self._query = load_queries("lash.postgres.sql", schema=options.schema)["work_poll"]
 
-    async def scans(self, mode: str, agents: str = "NULL") -> list[dict[str, Any]]:
+    async def scans(self, mode: str, agents: str = "NULL", labels: str = "NULL") -> list[dict[str, Any]]:
         """Poll under a plan mode, and return the table scans that ran."""
-        given = f"20, 20, 'me', '1', 'b', 'h', ARRAY['s0', 's1'], ARRAY['p0', 'f77'], 64, NULL, {agents}"
+        given = f"20, 20, 'me', '1', 'b', 'h', ARRAY['s0', 's1'], ARRAY['p0', 'f77'], 64, NULL, {agents}, {labels}, 0"
         connection = await asyncpg.connect(self._dsn)
         try:
             await connection.execute(f"SET plan_cache_mode = {mode}")
@@ -303,10 +313,22 @@ async def test_a_postgres_look_reads_few_rows(full: Full, backend_name: str, sta
             full.url,
             "ANALYZE lash_processes, lash_process_leases, lash_batches, lash_sessions, lash_session_leases",
         )
-    large = {"lash_processes", "lash_process_leases", "lash_batches", "lash_process_events", "lash_session_leases"}
-    # For some agents, two of the lists read up to 276 batches each, for any agent.
-    for agents, most in (("NULL", _MOST_ROWS), ("ARRAY['clerk', 'unknown']", _MOST_ROWS + 2 * 276)):
-        scans = [node for node in await full.scans(mode, agents) if node["Relation Name"] in large]
+    large = {
+        "lash_session_labels",
+        "lash_processes",
+        "lash_process_leases",
+        "lash_batches",
+        "lash_process_events",
+        "lash_session_leases",
+    }
+    # For some agents, two of the lists read up to 276 batches each, for any agent. By labels, three do, one more reads
+    # up to 1,024, and the walk steps to as many sessions; each of these rows is joined to its lease.
+    for agents, labels, most in (
+        ("NULL", "NULL", _MOST_ROWS),
+        ("ARRAY['clerk', 'unknown']", "NULL", _MOST_ROWS + 2 * 276),
+        ("NULL", """'{"region":"eu"}'""", _MOST_ROWS + 2 * (3 * 276 + 2 * 1024)),
+    ):
+        scans = [node for node in await full.scans(mode, agents, labels) if node["Relation Name"] in large]
         read = [(node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] for node in scans]
         assert [node for node in scans if node["Node Type"] == "Seq Scan"] == []
         assert 0 < sum(read) <= most, json.dumps(scans)

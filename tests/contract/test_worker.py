@@ -52,7 +52,7 @@ class TestWorker:
     async def test_a_beat_registers_what_it_says(self, harness: Harness) -> None:
         """The worker is listed as its last beat described it, with the times of the storage."""
         storage = await harness.open()
-        served = Served(agents=("writer",), processes=(), labels=("gpu", "eu"))
+        served = Served(agents=("writer",), processes=(), labels={"gpu": "yes", "region": "eu"})
         first = beat("a", served=served, channel="here")
         assert (await sent(storage, first)).live == 1
         await harness.clock.advance(10)
@@ -211,7 +211,8 @@ class TestWorker:
             ({"beat_ms": 86_400_001}, "beat_ms"),
             ({"free_sessions": -1}, "free_sessions"),
             ({"served": Served(agents=("",))}, "agents item"),
-            ({"served": Served(labels=("x",) * 101)}, "at most 100"),
+            ({"served": Served(agents=("x",) * 101)}, "at most 100"),
+            ({"served": Served(labels={"": "x"})}, "label"),
             ({"channel": ""}, "channel"),
             ({"owner": LeaseOwner(owner_id="o", incarnation_id="other")}, "owner of the poll"),
         ],

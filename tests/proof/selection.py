@@ -97,6 +97,7 @@ LONG: Final = (
     "tests/runtime/test_worker_cost.py",
     "tests/runtime/test_worker_fleet.py::test_a_dead_addressee_costs_a_fraction_of_a_second",
     "tests/runtime/test_worker_fleet.py::test_a_full_worker_is_assigned_no_more",
+    "tests/runtime/test_worker_kinds.py",
     "tests/runtime/test_worker_process.py",
     "tests/runtime/test_worker_trouble.py",
     "tests/transfer/test_kills.py",

@@ -56,6 +56,21 @@ def test_a_worker_takes_what_it_serves() -> None:
     assert ranked(ReadyWork("p", None, None), picky, process=True) == ""
 
 
+def test_a_worker_takes_the_labels_that_it_serves() -> None:
+    """It gets work whose session has all of its labels, and nothing else."""
+    picky = worker("a", labels='{"region":"eu","gpu":"yes"}')
+    for labels, taken in (
+        ('{"region":"eu","gpu":"yes","tier":"1"}', "a"),
+        ('{"region":"eu","gpu":"no"}', ""),
+        ('{"region":"eu"}', ""),
+        ("{}", ""),
+        (None, ""),
+    ):
+        assert ranked(ReadyWork("s", "writer", None, labels), picky) == taken
+        assert ranked(ReadyWork("p", "index", None, labels), picky, process=True) == taken
+        assert ranked(ReadyWork("s", "writer", None, labels), worker("b")) == "b"
+
+
 def test_the_holder_gets_it_whatever_its_slots() -> None:
     """What concerns a held session goes to its holder, or to no worker if the holder cannot be reached."""
     held = ReadyWork("s", None, "b")

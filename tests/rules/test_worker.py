@@ -31,10 +31,10 @@ OWNER = LeaseOwner(
 )
 BEAT = Beat(
     owner=OWNER, host="m", pid=3, version="1", beat_ms=50, session_slots=1, process_slots=2, free_sessions=1,
-    free_processes=0, served=Served(agents=("x", "y"), labels=()), channel="c",
+    free_processes=0, served=Served(agents=("x", "y"), labels={"k": "v"}), channel="c",
 )  # fmt: skip
 ROW = WorkerRow(
-    "w", "o", "m", 3, PROCESS, "b", "1", 0, 0, 50, 1, 2, 1, 0, '["x","y"]', None, "[]", "c", "active"
+    "w", "o", "m", 3, PROCESS, "b", "1", 0, 0, 50, 1, 2, 1, 0, '["x","y"]', None, '{"k":"v"}', "c", "active"
 )  # fmt: skip
 
 
@@ -78,7 +78,8 @@ def test_late_is_two_missed_beats() -> None:
         ({"served": None}, "served must be a Served"),
         ({"served": Served(agents=["x"])}, "agents must be a tuple"),  # type: ignore[arg-type]
         ({"served": Served(processes=("",))}, "processes item is blank"),
-        ({"served": Served(labels=("x",) * 101)}, "labels has 101 names; at most 100"),
+        ({"served": Served(processes=("x",) * 101)}, "processes has 101 names; at most 100"),
+        ({"served": Served(labels=("x",))}, "expected labels as a dict"),  # type: ignore[arg-type]
     ],
 )
 def test_an_invalid_beat_is_refused(change: dict[str, Any], naming: str) -> None:
@@ -90,9 +91,9 @@ def test_an_invalid_beat_is_refused(change: dict[str, Any], naming: str) -> None
 def test_limits_of_a_beat_are_allowed() -> None:
     """A day between beats and a hundred names are accepted."""
     names = tuple(f"n{number}" for number in range(100))
-    row = check_beat(msgspec.structs.replace(BEAT, beat_ms=86_400_000, served=Served(labels=names)))
+    row = check_beat(msgspec.structs.replace(BEAT, beat_ms=86_400_000, served=Served(agents=names)))
     assert row.beat_ms == 86_400_000
-    assert decode_worker(row, 0).beat.served.labels == names
+    assert decode_worker(row, 0).beat.served.agents == names
 
 
 def test_a_poll_takes_only_its_own_beat() -> None:
@@ -101,6 +102,9 @@ def test_a_poll_takes_only_its_own_beat() -> None:
     assert check_poll(1, 1, OWNER, (), ()).beat is None
     assert check_poll(1, 1, OWNER, (), ()).agents is None
     assert check_poll(1, 1, OWNER, (), (), agents=["x"]).agents == ("x",)
+    assert check_poll(1, 1, OWNER, (), (), labels={"k": "v"}).labels == '{"k":"v"}'
+    for everything in (None, {}):
+        assert check_poll(1, 1, OWNER, (), (), labels=everything).labels is None
     with pytest.raises(InvalidInput, match="beat must be a Beat"):
         check_poll(1, 1, OWNER, (), (), "beat")
     for other in (LeaseOwner(owner_id="o", incarnation_id="v"), LeaseOwner(owner_id="p", incarnation_id="w")):
@@ -122,6 +126,9 @@ def test_who_takes_turns() -> None:
     assert not takes("x", beat=msgspec.structs.replace(beat, session_slots=0))
     assert not takes("x", status=WorkerStatus.DRAINING)
     assert not takes("x", is_late=True)
+    for labels, is_taken in (({"k": "v", "l": "w"}, True), ({"k": "w"}, False), ({}, False), (None, True)):
+        assert worker.takes_turns("x", labels) is is_taken
+    assert msgspec.structs.replace(worker, beat=all_agents).takes_turns("x", {})
 
 
 def test_the_fleet_of_a_row() -> None:

@@ -13,8 +13,10 @@ import pytest
 import lash
 from lash.model.process.event import ATTEMPT_FAILED
 from lash.model.process.process import Failure
+from lash.model.worker import Served
 from lash.runtime.policy import NO_RETRY, Retry
 from lash.runtime.steps.failure import describe_failure, trace_of
+from tests.contract.test_worker import beat
 from tests.runtime.process_bench import World, outcome_of
 from tests.runtime.turn_bench import Bench
 from tests.runtime.worker_kit import until
@@ -297,6 +299,32 @@ async def test_a_caller_without_a_worker_is_warned(
         await until(is_registered)
         assert await busy.session("t", "clerk").ask("x", timeout_s=30) == "ok"
     assert [record.getMessage() for record in caplog.records if "no worker" in record.getMessage()] == []
+
+
+async def test_a_caller_is_warned_of_labels_that_no_worker_takes(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that takes other labels does not count; one that takes those of the session does."""
+    monkeypatch.setattr("lash.runtime.no_worker._PATIENCE_S", 0.02)
+    monkeypatch.setattr("lash.runtime.no_worker._EVERY_S", 0)
+    app = await bench.app()
+
+    @app.agent
+    async def clerk(turn: lash.Turn) -> str:
+        raise AssertionError("never called")
+
+    announced = beat("a", served=Served(labels={"region": "eu"}), beat_ms=60_000)
+    await app.storage.work.poll(sessions=0, processes=0, owner=announced.owner, beat=announced)
+    for region in ("eu", "us"):
+        await app.storage.sessions.create(region, labels={"region": region})
+    with pytest.raises(lash.WaitTimedOut):
+        await app.session("eu", clerk).ask("x", timeout_s=0.3)
+    asking = asyncio.create_task(app.session("us", clerk).ask("x"))
+    await until(lambda: bool(caplog.records))
+    asking.cancel()
+    await asyncio.wait({asking})
+    warning = caplog.records[0].getMessage()
+    assert warning.startswith("no worker runs a turn of agent 'clerk' with the labels {'region': 'us'} on this storage")
 
 
 def test_a_long_traceback_is_cut_in_its_middle() -> None:

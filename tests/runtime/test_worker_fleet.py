@@ -163,6 +163,51 @@ async def test_a_worker_runs_only_turns_of_the_agents_that_it_serves(backend_url
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
+async def test_a_worker_runs_only_sessions_of_the_labels_that_it_serves(backend_url: str) -> None:
+    """It runs their turns and processes, and leaves others to another worker, even if its own program starts them.
+
+    Nothing is found by a poll without a hint.
+    """
+    ran: list[tuple[str, str, str]] = []
+
+    def declare(region: str) -> tuple[lash.App, Any]:
+        app = lash.App(backend_url, options=lash.WorkerOptions(labels={"region": region}, poll_s=60))
+
+        @app.agent(name="clerk")
+        async def clerk(turn: lash.Turn) -> str:
+            ran.append(("turn", region, turn.text))
+            if turn.text == "last":
+                await (await turn.start(index, turn.session_id)).result()
+            return turn.text
+
+        @app.process(name="index")
+        async def index(_ctx: lash.Context, session_id: str) -> None:
+            ran.append(("process", region, session_id))
+
+        return app, index
+
+    (eu, index), (us, _) = declare("eu"), declare("us")
+    async with eu, us:
+        await _listens(eu, 2)
+        for region in ("eu", "us"):
+            await eu.storage.sessions.create(f"in-{region}", labels={"region": region, "tier": "1"})
+        assert await us.session("in-eu", "clerk").ask("first") == "first"
+        assert await us.session("in-us", "clerk").ask("first") == "first"
+        await eu.session("in-us").messages()
+        assert await eu.session("in-us", "clerk").ask("last") == "last"
+        await (await eu.starting(wake="in-us").start(index, "other")).result()
+        await eu.session("plain", "clerk").send("never")
+        assert {each.beat.served.labels["region"] for each in await eu.storage.workers.list()} == {"eu", "us"}  # type: ignore[index]
+    assert set(ran) == {
+        ("turn", "eu", "first"),
+        ("turn", "us", "first"),
+        ("turn", "us", "last"),
+        ("process", "us", "in-us"),
+        ("process", "us", "other"),
+    }
+
+
 def _app(url: str, *, worker: bool = True) -> lash.App:
     app = lash.App(url, worker=worker, options=QUIET)
 

@@ -25,14 +25,23 @@ class Crew:
         self.directory = directory
         self.workers: list[subprocess.Popen[bytes]] = []
 
-    def hire(self, *, within: Sequence[str] = (), **settings: float) -> subprocess.Popen[bytes]:
-        """Start a worker, in a container if there is a command for it; the settings are in seconds."""
+    def hire(
+        self,
+        *options: str,
+        target: str = "tests.runtime.worker_app:app",
+        within: Sequence[str] = (),
+        **settings: float,
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker with command line options, in a container if there is a command for it.
+
+        The settings are in seconds.
+        """
         environment = os.environ | {
             "LASH_TEST_URL": self._url,
             "LASH_TEST_FOLDER": str(self.directory),
             **{f"LASH_TEST_{name.upper()}": str(value) for name, value in settings.items()},
         }
-        command = [*within, sys.executable, "-m", "lash", "worker", "tests.runtime.worker_app:app"]
+        command = [*within, sys.executable, "-m", "lash", "worker", target, *options]
         with (self.directory / f"worker{len(self.workers)}.log").open("wb") as log:
             worker = subprocess.Popen(command, stderr=log, cwd=ROOT, env=environment)
         self.workers.append(worker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection
 
 from lash.base.limits import check_limit
@@ -12,6 +13,11 @@ from lash.model.worker import Beat
 from lash.plan.work import check_poll, check_schema, decode_work
 from lash.stores.hints import Hints
 from lash.stores.work import WorkRows
+
+
+def random_place() -> float:
+    """Return where a poll by labels begins to read, from 0 to 1: at the beginning as often as anywhere else."""
+    return max(0.0, random.uniform(-1, 1))  # noqa: S311 (no secret)
 
 
 class Work:
@@ -33,8 +39,10 @@ class Work:
         beat: Beat | None = None,
         process_names: Collection[str] | None = None,
         agents: Collection[str] | None = None,
+        labels: dict[str, str] | None = None,
     ) -> WorkList:
-        poll = check_poll(sessions, processes, owner, running_sessions, running_processes, beat, process_names, agents)
+        running = (running_sessions, running_processes)
+        poll = check_poll(sessions, processes, owner, *running, beat, process_names, agents, labels)
         try:
             answer = await self._rows.poll(poll)
         except (CorruptData, SchemaMismatch, StorageFailure):

@@ -227,6 +227,14 @@ def seconds(_context: click.Context, _option: click.Parameter, value: float | No
     return value
 
 
+def label_dict(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Return labels such as ``env=prod`` by their keys."""
+    for text in given:
+        if "=" not in text:
+            raise click.BadParameter(f"expected KEY=VALUE, got {text!r}")
+    return dict(text.split("=", 1) for text in given)
+
+
 def json_argument(text: str, what: str = "the payload") -> JSON:
     """Read JSON from an argument; ``-`` reads it from standard input."""
     import msgspec

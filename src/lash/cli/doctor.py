@@ -6,7 +6,7 @@ import platform
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,6 +21,7 @@ from lash.cli.url import is_postgres, sqlite_path
 
 if TYPE_CHECKING:
     from lash.model.process.process import ProcessRecord
+    from lash.model.worker import WorkerRecord
     from lash.postgres.storage import PostgresStorage
     from lash.stores.storage import Storage
 
@@ -186,9 +187,24 @@ async def _unserved(storage: Storage) -> Check:
     agents = await storage.queue.ready_agents(limit=_COUNTED)
     left = [agent for agent in agents if not any(each.takes_turns(agent) for each in workers)]
     if not workers or not left:
-        return Check("workers", "ok", f"{plural(len(workers), 'live worker')}")
+        return await _without_their_labels(storage, workers)
     names = ", ".join("input that names no agent" if agent is None else agent for agent in left[:_NAMED])
     return Check("workers", "warn", f"no live worker takes {names}; see lash workers ls, and lash worker --agent")
+
+
+async def _without_their_labels(storage: Storage, workers: Sequence[WorkerRecord]) -> Check:
+    """Report sessions with queued input whose labels no worker takes."""
+    from lash.model.session.session import SessionFilter, SessionState
+
+    served, left = [each.beat.served for each in workers if each.beat.session_slots > 0], list[str]()
+    if served and all(each.labels for each in served):
+        queued = await storage.sessions.list(SessionFilter(state=SessionState.QUEUED), limit=_COUNTED)
+        metas = [each.meta for each in queued.sessions]
+        left = [each.session_id for each in metas if not any(kind.takes_labels(each.labels) for kind in served)]
+    if not left:
+        return Check("workers", "ok", f"{plural(len(workers), 'live worker')}")
+    names = ", ".join(left[:_NAMED])
+    return Check("workers", "warn", f"no live worker takes the labels of {names}; see lash workers ls")
 
 
 async def _dead_letters(storage: Storage) -> Check:

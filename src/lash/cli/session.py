@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lash.cli import pages
-from lash.cli.command import Group, command, deletes, limited
+from lash.cli.command import Group, command, deletes, label_dict, limited
 from lash.cli.ids import SESSION
 from lash.cli.output import Piece, json_line, one_line
 from lash.cli.shell import Shell
@@ -45,14 +45,6 @@ _FACT_WIDTH: Final = 14
 """Between the start of a fact's name and its text, without the colon."""
 
 
-def _labels(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """Return labels such as ``env=prod`` by their keys."""
-    for text in given:
-        if "=" not in text:
-            raise click.BadParameter(f"expected KEY=VALUE, got {text!r}")
-    return dict(text.split("=", 1) for text in given)
-
-
 @click.group(cls=Group, lazy={"watch": "lash.cli.session_watch:watch"})
 def sessions() -> None:
     """List, show, watch, draw, fork, move and remove sessions."""
@@ -70,7 +62,12 @@ def sessions() -> None:
 @click.option("--prefix", metavar="TEXT", help="Only ids that begin with this text.")
 @click.option("--owner", help="Only sessions of this owner.")
 @click.option(
-    "--label", "labels", metavar="KEY=VALUE", multiple=True, callback=_labels, help="Only with this label; repeatable."
+    "--label",
+    "labels",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=label_dict,
+    help="Only with this label; repeatable.",
 )
 @click.option("--agent", help="Only sessions whose last turn this agent ran.")
 @click.option("--state", type=click.Choice(_STATES), help="Only sessions in this state.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lash.cli.command import command, seconds
+from lash.cli.command import command, label_dict, seconds
 from lash.cli.exits import OK, CommandFailed
 
 if TYPE_CHECKING:
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
-@command("worker", "lash worker shop.agents:app", "lash worker shop.agents:app --sessions 4 --grace 30", storage=False)
+@command(
+    "worker",
+    "lash worker shop.agents:app",
+    "lash worker shop.agents:app --sessions 4 --grace 30",
+    "lash worker shop.agents:app --agent support --label region=eu",
+    storage=False,
+)
 @click.argument("target", metavar="MODULE:APP")
 @click.option("--sessions", type=click.IntRange(min=0), metavar="N", help="How many turns to run at once; 0 runs none.")
 @click.option(
@@ -36,6 +42,14 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
     help="Run only turns of this agent; may be given several times.",
 )
 @click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=label_dict,
+    help="Run only sessions with this label, and processes that work for them; repeatable, all must match.",
+)
+@click.option(
     "--grace",
     type=float,
     metavar="SECONDS",
@@ -52,13 +66,14 @@ def worker(
     processes: int | None,
     process_names: tuple[str, ...],
     agents: tuple[str, ...],
+    labels: dict[str, str],
     grace: float | None,
     log_level: str,
 ) -> None:
     """Run the agents and processes of an application until SIGTERM or SIGINT; logs go to standard error.
 
     A worker for sessions only has --processes 0, one for processes only --sessions 0. With --agent, input that names no
-    agent, in a session without a turn, is left to other workers.
+    agent, in a session without a turn, is left to other workers. With --label, so are sessions without these labels.
 
     MODULE:APP is where the lash.App is, which names its storage itself. At the end, what runs may finish or is given
     back to others; a second signal ends at once.
@@ -70,6 +85,7 @@ def worker(
         "processes": processes,
         "process_names": process_names or None,
         "agents": agents or None,
+        "labels": labels or None,
         "grace_s": grace,
     }
     code = run(target, wanted, level=log_level)

@@ -106,7 +106,8 @@ def _serves(served: Served, *, sessions: int, processes: int) -> str:
         "processes" + ("" if served.processes is None else f" {_names(served.processes)}") if processes else "",
     ]
     taken = " and ".join(kind for kind in kinds if kind) or "nothing"
-    return taken if served.labels is None else f"{taken}, {_names(served.labels)}"
+    labels = tuple(f"{key}={value}" for key, value in (served.labels or {}).items())
+    return f"{taken} with {_names(labels)}" if labels else taken
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -23,7 +23,12 @@ class Served(Value, frozen=True, kw_only=True):
     """Names of agents."""
     processes: tuple[str, ...] | None = None
     """Names of processes."""
-    labels: tuple[str, ...] | None = None
+    labels: dict[str, str] | None = None
+    """Labels that a session must have, all of them. A process has those of its session."""
+
+    def takes_labels(self, labels: dict[str, str]) -> bool:
+        """Return whether a session has every label that is asked for."""
+        return self.labels is None or self.labels.items() <= labels.items()
 
 
 class Beat(Value, frozen=True, kw_only=True):
@@ -61,10 +66,15 @@ class WorkerRecord(Value, frozen=True, kw_only=True):
     def worker_id(self) -> str:
         return self.beat.owner.incarnation_id
 
-    def takes_turns(self, agent: str | None) -> bool:
-        """Return whether the worker is there to run turns of an agent; None is input for no known agent."""
-        agents, is_there = self.beat.served.agents, self.status is WorkerStatus.ACTIVE and not self.is_late
-        return is_there and self.beat.session_slots > 0 and (agents is None or agent in agents)
+    def takes_turns(self, agent: str | None, labels: dict[str, str] | None = None) -> bool:
+        """Return whether the worker is there to run turns of an agent; None is input for no known agent.
+
+        ``labels`` are those of the session; without them, a worker counts whatever labels it chooses by.
+        """
+        served, is_there = self.beat.served, self.status is WorkerStatus.ACTIVE and not self.is_late
+        if labels is not None and not served.takes_labels(labels):
+            return False
+        return is_there and self.beat.session_slots > 0 and (served.agents is None or agent in served.agents)
 
 
 class Holding(Value, frozen=True, kw_only=True):

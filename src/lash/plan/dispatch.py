@@ -9,7 +9,7 @@ import msgspec
 
 from lash.base.codec import decode
 from lash.model.worker import WorkerStatus
-from lash.plan.worker import WorkerRow, is_late
+from lash.plan.worker import WorkerRow, decode_choice, is_late
 
 
 class ReadyWork(msgspec.Struct, frozen=True, array_like=True):
@@ -20,6 +20,8 @@ class ReadyWork(msgspec.Struct, frozen=True, array_like=True):
     """The agent of the session, or the name of the process."""
     holder: str | None
     """The worker that holds its live lease."""
+    labels: str | None = None
+    """The labels of the session, or of the session of the process; None if no worker chooses by labels."""
 
 
 def rank_workers(
@@ -56,8 +58,15 @@ def _can_take(worker: WorkerRow, work: ReadyWork, *, is_process: bool) -> bool:
         return False
     if (worker.free_processes if is_process else worker.free_sessions) == 0:
         return False
-    names = worker.processes if is_process else worker.agents
-    return names is None or work.name in decode(names, tuple[str, ...], f"the names of worker {worker.worker_id!r}")
+    names, what = worker.processes if is_process else worker.agents, f"worker {worker.worker_id!r}"
+    if names is not None and work.name not in decode(names, tuple[str, ...], f"the names of {what}"):
+        return False
+    return worker.labels is None or _has_labels(work, decode_choice(worker.labels, what))
+
+
+def _has_labels(work: ReadyWork, wanted: dict[str, str]) -> bool:
+    labels = {} if work.labels is None else decode_choice(work.labels, f"{work.id!r}")
+    return wanted.items() <= labels.items()
 
 
 def _has_room(worker: WorkerRow, *, is_process: bool) -> bool:

@@ -18,7 +18,7 @@ from lash.model.process.process import ProcessStatus, Projection, Recovery, Regi
 from lash.model.work import MAX_POLL, SessionLanes, WorkList
 from lash.plan.lease import MAX_TTL_MS, LeaseRow, check_claim, held_lease
 from lash.plan.park import known_moment
-from lash.plan.worker import FleetRow, WorkerRow, check_beat, decode_fleet
+from lash.plan.worker import FleetRow, WorkerRow, check_beat, decode_fleet, encode_choice
 
 MAX_HOLDERS: Final = 64
 """How many other holders on the same machine one poll returns leases of; the next poll returns others."""
@@ -97,6 +97,8 @@ class WorkPoll(msgspec.Struct, frozen=True, kw_only=True):
     """The labels of the processes that the caller takes; None is all."""
     agents: tuple[str, ...] | None = None
     """The agents whose sessions the caller takes; None is all."""
+    labels: str | None = None
+    """The labels of the sessions that the caller takes, a JSON object; None is all."""
     beat: WorkerRow | None = None
 
 
@@ -134,6 +136,7 @@ def check_poll(
     beat: object = None,
     process_names: object = None,
     agents: object = None,
+    labels: object = None,
 ) -> WorkPoll:
     """Return the checked poll, or raise InvalidInput."""
     check_claim(owner, 0)
@@ -149,6 +152,7 @@ def check_poll(
         running_processes=check_identifiers("running_processes", running_processes),
         process_names=None if process_names is None else check_identifiers("process_names", process_names),
         agents=None if agents is None else check_identifiers("agents", agents),
+        labels=encode_choice(labels),
         beat=row,
     )
 

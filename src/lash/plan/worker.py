@@ -12,13 +12,14 @@ from lash.errors import CorruptData, InvalidInput
 from lash.model.lease import LeaseOwner, LocalProcess
 from lash.model.worker import Beat, Fleet, Holding, Pace, Served, WorkerRecord, WorkerStatus
 from lash.plan.lease import MAX_TTL_MS, check_claim, encode_process
+from lash.plan.session.meta import check_labels
 
 LATE_BEATS: Final = 2
 """A worker is late once it has missed this many beats: a slow database delays one."""
 GONE_BEATS: Final = 4
 """A worker that missed this many beats is removed by the beat of another one."""
 MAX_NAMES: Final = 100
-"""How many agents, processes and labels one worker may name: the list is read for every hint."""
+"""How many agents and processes one worker may name: the list is read for every hint."""
 LONE_POLLS: Final = 20
 """How many poll intervals a lone worker promises its next beat in: no other worker relies on it."""
 DUTY_POLLS: Final = 2
@@ -108,7 +109,7 @@ def check_beat(beat: object) -> WorkerRow:
         check_integer("free_processes", beat.free_processes, at_least=0),
         _names("agents", beat.served.agents),
         _names("processes", beat.served.processes),
-        _names("labels", beat.served.labels),
+        encode_choice(beat.served.labels),
         beat.channel,
         WorkerStatus.ACTIVE,
     )
@@ -132,7 +133,7 @@ def decode_worker(row: WorkerRow, now_ms: int) -> WorkerRecord:
             served=Served(
                 agents=_decode_names(row.agents, what),
                 processes=_decode_names(row.processes, what),
-                labels=_decode_names(row.labels, what),
+                labels=None if row.labels is None else decode_choice(row.labels, what),
             ),
             channel=row.channel,
         ),
@@ -201,6 +202,16 @@ def _names(what: str, names: object) -> str | None:
     if len(names) > MAX_NAMES:
         raise InvalidInput(f"{what} has {len(names):,} names; at most {MAX_NAMES} are allowed")
     return encode(tuple(check_identifier(f"{what} item", each) for each in names), tuple[str, ...], what)
+
+
+def encode_choice(labels: object) -> str | None:
+    """Check the labels that a worker chooses work by, and return them as stored; None if it takes all."""
+    return None if labels is None or labels == {} else encode(check_labels(labels), dict[str, str], "labels")
+
+
+def decode_choice(labels: str, what: str) -> dict[str, str]:
+    """Return stored labels."""
+    return decode(labels, dict[str, str], f"the labels of {what}")
 
 
 def _decode_names(names: str | None, what: str) -> tuple[str, ...] | None:

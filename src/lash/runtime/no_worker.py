@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -25,7 +26,7 @@ _read_at: Final[WeakKeyDictionary[Storage, dict[tuple[ResourceKind, str | None],
 
 @contextlib.contextmanager
 def warn_without_worker(
-    storage: Storage, kind: ResourceKind, awaited: str, *, agent: str | None = None
+    storage: Storage, kind: ResourceKind, awaited: str, *, agent: str | None = None, session_id: str | None = None
 ) -> Iterator[None]:
     """Surround a wait: log a warning, once, if it takes seconds and no worker runs what is awaited.
 
@@ -33,7 +34,8 @@ def warn_without_worker(
     seconds.
     """
     loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
-    timer = loop.call_later(_PATIENCE_S, lambda: tasks.append(loop.create_task(_warn(storage, kind, awaited, agent))))
+    look = partial(_warn, storage, kind, awaited, agent, session_id)
+    timer = loop.call_later(_PATIENCE_S, lambda: tasks.append(loop.create_task(look())))
     try:
         yield
     finally:
@@ -42,15 +44,21 @@ def warn_without_worker(
             task.cancel()
 
 
-async def _warn(storage: Storage, kind: ResourceKind, awaited: str, agent: str | None) -> None:
+async def _warn(storage: Storage, kind: ResourceKind, awaited: str, agent: str | None, session_id: str | None) -> None:
     reads, now = _read_at.setdefault(storage, {}), time.monotonic()
     if now < reads.get((kind, agent), float("-inf")) + _EVERY_S:
         return
     reads[kind, agent] = now
     # A storage that cannot be read is reported by the wait itself.
     with contextlib.suppress(LashError):
-        if not any(_is_able(each, kind, agent) for each in await storage.workers.list()):
+        able = [each for each in await storage.workers.list() if _is_able(each, kind, agent)]
+        labels = None
+        if session_id is not None and able and all(each.beat.served.labels for each in able):
+            labels = (await storage.session(session_id).meta()).labels
+            able = [each for each in able if each.takes_turns(agent, labels)]
+        if not able:
             what = "turn" if agent is None else f"turn of agent {agent!r}"
+            what += "" if labels is None else f" with the labels {labels}"
             _log.warning(
                 "no worker runs a %s on this storage; %s waits for one: start `lash worker module:app`, or open an "
                 "app without worker=False",

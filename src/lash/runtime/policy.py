@@ -58,6 +58,12 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
     Input is for the agent that the message names, or else for that of the session's last turn. Input for which neither
     is known is left to workers that run all.
     """
+    labels: dict[str, str] | None = None
+    """The labels that a session must have, all of them, so that this worker runs it; None runs all.
+
+    A process is run by the labels of the session that it works for. What has other labels, or none, is left to other
+    workers.
+    """
     lease_ttl_s: float = 30.0
     poll_s: float = 1.5
     """How often an idle worker polls without a hint, in case one was lost."""
@@ -90,10 +96,16 @@ class WorkerOptions(Value, frozen=True, kw_only=True):
         for what, names in (("process_names", self.process_names), ("agents", self.agents)):
             if names is not None and not isinstance(names, tuple):
                 raise ConfigError(f"{what} must be a tuple of names or None; got {names!r}")
+        if self.labels is not None and not _are_labels(self.labels):
+            raise ConfigError(f"labels must be a dict of texts or None; got {self.labels!r}")
 
     @property
     def ttl_ms(self) -> int:
         return max(1, round(self.lease_ttl_s * 1_000))
+
+
+def _are_labels(labels: object) -> bool:
+    return isinstance(labels, dict) and all(isinstance(text, str) for item in labels.items() for text in item)
 
 
 DEFAULTS = WorkerOptions()

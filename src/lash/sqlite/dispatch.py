@@ -10,7 +10,7 @@ from lash.backend.hints import process_tag, session_tag, worker_tag
 from lash.backend.notification import BEAT, Notification, assigned_text
 from lash.plan.dispatch import ReadyWork, rank_workers
 from lash.plan.worker import WorkerRow, is_late
-from lash.sqlite.engine.database import Database, Reader, Transaction
+from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.wake import WakeDirectory
 from lash.stores.hints import Assigned
@@ -148,11 +148,13 @@ class Dispatcher:
 
     def _read(self, reader: Reader, work: Notification) -> _Facts:
         self._read_workers(reader)
+        with_labels = any(each.labels is not None for each in self._workers)
+        given: dict[str, SQLiteValue] = {"now_ms": reader.now_ms, "with_labels": with_labels}
         sessions, processes = list[ReadyWork](), list[ReadyWork]()
         if work.sessions:
             ids = json_array(work.sessions)
-            sessions = reader.all(ReadyWork, "worker_ready_sessions", session_ids=ids, now_ms=reader.now_ms)
+            sessions = reader.all(ReadyWork, "worker_ready_sessions", session_ids=ids, **given)
         if work.processes:
             ids = json_array(work.processes)
-            processes = reader.all(ReadyWork, "worker_ready_processes", process_ids=ids, now_ms=reader.now_ms)
+            processes = reader.all(ReadyWork, "worker_ready_processes", process_ids=ids, **given)
         return _Facts(reader.now_ms, sessions, processes)

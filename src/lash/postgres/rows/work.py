@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lash.backend.work import random_place
 from lash.errors import CorruptData
 from lash.plan.process.process import ProcessRow
 from lash.plan.work import MAX_HOLDERS, WorkAnswer, WorkPoll
@@ -36,6 +37,7 @@ class PostgresWorkRows:
             *(list(poll.running_sessions), list(poll.running_processes), MAX_HOLDERS),
             None if poll.process_names is None else list(poll.process_names),
             None if poll.agents is None else list(poll.agents),
+            *(poll.labels, random_place()),
         )
         answer = await self._ask(arguments, poll.beat)
         if answer is None:

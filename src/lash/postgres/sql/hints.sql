@@ -7,7 +7,7 @@ SELECT pg_notify($1::text, $2::text) FROM set_config('synchronous_commit', 'off'
 -- The same, and assigns work to workers: the holder of a live lease gets what concerns its session or process; work that
 -- is ready and free goes to one worker with a free slot, chosen by a hash of both, so that a session keeps its worker.
 -- The worker with the better hash gets it, unless more than half of its slots are taken. The worker of the sender
--- is preferred. The text on the common channel ends with the work that was assigned. The text for the worker has the ids
+-- is preferred. Labels are read only if a worker takes sessions by their labels. The text on the common channel ends with the work that was assigned. The text for the worker has the ids
 -- and, where they are short, the rows of processes, so that a claim needs no read; only the registry names its channel.
 -- arguments: channel, message, session_ids, process_ids, late_beats, sender, preferred, excluded
 WITH clock AS (
@@ -22,6 +22,10 @@ workers AS MATERIALIZED (
 ready AS (
     SELECT
         's' AS kind, wanted.session_id AS id, coalesce(p.agent, b.agent, s.agent) AS name, NULL::json AS facts,
+        CASE WHEN EXISTS (SELECT 1 FROM workers AS w WHERE w.labels IS NOT NULL) THEN (
+            SELECT jsonb_object_agg(x.key, x.value) FROM :"schema".lash_session_labels AS x
+            WHERE x.session_key = s.session_key
+        ) END AS labels,
         CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > c.now_ms THEN l.incarnation_id END AS holder
     FROM unnest(:session_ids::text[]) AS wanted (session_id)
     CROSS JOIN clock AS c
@@ -51,6 +55,12 @@ ready AS (
                 p.process_key, p.process_id, p.registration_hash, p.registration, p.projection, p.wake_session_id,
                 p.last_sequence, p.created_at_ms, p.updated_at_ms
             ) END,
+        CASE WHEN EXISTS (SELECT 1 FROM workers AS w WHERE w.labels IS NOT NULL) THEN (
+            SELECT jsonb_object_agg(x.key, x.value)
+            FROM :"schema".lash_sessions AS s
+            JOIN :"schema".lash_session_labels AS x ON x.session_key = s.session_key
+            WHERE s.session_id = p.wake_session_id
+        ) END,
         CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > c.now_ms THEN l.incarnation_id END
     FROM unnest(:process_ids::text[]) AS wanted (process_id)
     CROSS JOIN clock AS c
@@ -81,6 +91,7 @@ assigned AS MATERIALIZED (
                         WHEN r.kind = 's' THEN w.agents IS NULL OR w.agents::jsonb ? r.name
                         ELSE w.processes IS NULL OR w.processes::jsonb ? r.name
                     END
+                    AND CASE WHEN w.labels IS NULL THEN true ELSE r.labels @> w.labels::jsonb END
                 )
             ORDER BY w.worker_id <> :preferred::text, hashtextextended(w.worker_id || r.id, 0)
             LIMIT 2

@@ -1,5 +1,5 @@
 -- fragment: work_of_free_sessions
--- Of some batches b those whose session has no live lease and no pause.
+-- Of some batches b those whose session has no live lease, no pause, and all labels of $12, a JSON object.
     CROSS JOIN LATERAL (
         SELECT l.token, l.expires_at_ms, l.paused_until_ms
         FROM :"schema".lash_session_leases AS l
@@ -8,11 +8,31 @@
     ) AS l
     WHERE (l.token IS NULL OR l.expires_at_ms <= (SELECT now_ms FROM clock))
         AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= (SELECT now_ms FROM clock))
+        AND CASE WHEN $12::json IS NULL THEN true ELSE NOT EXISTS (
+            SELECT 1 FROM json_each_text($12::json) AS wanted
+            WHERE wanted.value IS DISTINCT FROM (
+                SELECT x.value FROM :"schema".lash_session_labels AS x
+                WHERE x.session_key = b.session_key AND x.key = wanted.key
+            )
+        ) END
+
+-- fragment: work_of_labelled_processes
+-- Of some processes q those whose session has all labels of $12.
+            AND CASE WHEN $12::json IS NULL THEN true ELSE NOT EXISTS (
+                SELECT 1 FROM json_each_text($12::json) AS wanted
+                WHERE wanted.value IS DISTINCT FROM (
+                    SELECT x.value
+                    FROM :"schema".lash_sessions AS s
+                    JOIN :"schema".lash_session_labels AS x ON x.session_key = s.session_key
+                    WHERE s.session_id = q.wake_session_id AND x.key = wanted.key
+                )
+            ) END
 
 -- fragment: work_lists
 -- The lists that a poll chooses from. The cost depends neither on how much is queued nor on how many processes are
 -- parked: times are compared with a single value and rows are joined one by one, so that the planner has to use the
--- index of each list.
+-- index of each list. With labels, each list reads a bounded part of the work of other sessions: parts that are long are
+-- read from a place between the first and the last session with ready work, which $13, from 0 to 1, chooses.
 WITH RECURSIVE clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- The sessions with the most urgent ready work. This and the next two lists read up to 256 batches more than they
 -- need: those of running and of paused sessions are left out, and those of other agents than $11.
@@ -56,11 +76,28 @@ newest AS (
         AND ($11::text[] IS NULL OR b.agent = ANY ($11::text[]))
     LIMIT ($1::bigint + 3) / 4
 ),
+-- Where the walks begin: at the first session without labels.
+place AS MATERIALIZED (
+    SELECT CASE WHEN $12::json IS NULL THEN 0 ELSE coalesce(
+        (
+            SELECT b.session_key FROM :"schema".lash_batches AS b
+            WHERE b.available_at_ms = 0
+            ORDER BY b.session_key
+            LIMIT 1
+        ) * (1 - $13::float8) + $13::float8 * (
+            SELECT b.session_key FROM :"schema".lash_batches AS b
+            WHERE b.available_at_ms = 0
+            ORDER BY b.session_key DESC
+            LIMIT 1
+        ),
+        0
+    )::bigint END AS session_key
+),
 -- One step through the index per session that has ready work, not per batch.
 walk AS (
     SELECT (
         SELECT b.session_key FROM :"schema".lash_batches AS b
-        WHERE b.available_at_ms = 0
+        WHERE b.available_at_ms = 0 AND b.session_key >= (SELECT place.session_key FROM place)
         ORDER BY b.session_key
         LIMIT 1
     ) AS session_key
@@ -82,6 +119,7 @@ agent_walk AS (
         (
             SELECT b.session_key FROM :"schema".lash_batches AS b
             WHERE b.agent = wanted.agent AND b.available_at_ms = 0
+                AND b.session_key >= (SELECT place.session_key FROM place)
             ORDER BY b.agent, b.available_at_ms, b.session_key
             LIMIT 1
         ) AS session_key
@@ -99,10 +137,46 @@ agent_walk AS (
     FROM agent_walk AS w
     WHERE w.session_key IS NOT NULL
 ),
+-- Sessions with the first of the labels, from a place among them on, that have ready or due work.
+labelled AS (
+    SELECT x.session_key
+    FROM (SELECT wanted.key, wanted.value FROM json_each_text($12::json) AS wanted LIMIT 1) AS lead
+    CROSS JOIN LATERAL (
+        SELECT x.session_key FROM :"schema".lash_session_labels AS x
+        WHERE x.key = lead.key AND x.value = lead.value
+            AND x.session_key >= $13::float8 * (
+                SELECT y.session_key FROM :"schema".lash_session_labels AS y
+                WHERE y.key = lead.key AND y.value = lead.value
+                ORDER BY y.key, y.value, y.session_key DESC
+                LIMIT 1
+            )
+        ORDER BY x.key, x.value, x.session_key
+        LIMIT 1024
+    ) AS x
+    WHERE (
+            SELECT b.seq FROM :"schema".lash_batches AS b
+            WHERE b.session_key = x.session_key AND b.available_at_ms = 0
+                AND ($11::text[] IS NULL OR b.agent = ANY ($11::text[]))
+            LIMIT 1
+        ) IS NOT NULL
+        OR (
+            SELECT b.seq FROM :"schema".lash_batches AS b
+            WHERE b.session_key = x.session_key AND b.available_at_ms > 0
+                AND b.available_at_ms <= (SELECT now_ms FROM clock)
+                AND ($11::text[] IS NULL OR b.agent = ANY ($11::text[]))
+            LIMIT 1
+        ) IS NOT NULL
+),
 -- The oldest sessions with ready work, if the first batches are of too few sessions, or if the caller takes some agents.
 aged AS (
     SELECT b.session_key
-    FROM (SELECT walk.session_key FROM walk UNION ALL SELECT agent_walk.session_key FROM agent_walk) AS b
+    FROM (
+        SELECT labelled.session_key FROM labelled
+        UNION ALL
+        (SELECT walk.session_key FROM walk LIMIT CASE WHEN $12::json IS NULL THEN NULL ELSE 1024 END)
+        UNION ALL
+        (SELECT agent_walk.session_key FROM agent_walk LIMIT CASE WHEN $12::json IS NULL THEN NULL ELSE 1024 END)
+    ) AS b
 -- include: work_of_free_sessions
     LIMIT $1::bigint
 ),
@@ -111,7 +185,8 @@ due AS (
     SELECT b.session_key, b.available_at_ms
     FROM :"schema".lash_batches AS b
 -- include: work_of_free_sessions
-        AND $11::text[] IS NULL AND b.available_at_ms > 0 AND b.available_at_ms <= (SELECT now_ms FROM clock)
+        AND $11::text[] IS NULL AND $12::json IS NULL
+        AND b.available_at_ms > 0 AND b.available_at_ms <= (SELECT now_ms FROM clock)
     ORDER BY b.available_at_ms
     LIMIT $1::bigint
 ),
@@ -127,6 +202,19 @@ agent_due AS (
         ORDER BY b.agent, b.available_at_ms
         LIMIT $1::bigint
     ) AS found
+    WHERE $12::json IS NULL
+),
+label_due AS (
+    SELECT b.session_key, b.available_at_ms
+    FROM (
+        SELECT b.session_key, b.available_at_ms, b.agent FROM :"schema".lash_batches AS b
+        WHERE $12::json IS NOT NULL AND b.available_at_ms > 0 AND b.available_at_ms <= (SELECT now_ms FROM clock)
+        ORDER BY b.available_at_ms
+        LIMIT 1024
+    ) AS b
+-- include: work_of_free_sessions
+        AND ($11::text[] IS NULL OR b.agent = ANY ($11::text[]))
+    LIMIT $1::bigint
 ),
 -- The sessions whose parked turn has been ready for longest.
 parked AS (
@@ -142,6 +230,13 @@ parked AS (
             ),
             (SELECT s.agent FROM :"schema".lash_sessions AS s WHERE s.session_key = l.session_key)
         ) = ANY ($11::text[]) END
+        AND CASE WHEN $12::json IS NULL THEN true ELSE NOT EXISTS (
+            SELECT 1 FROM json_each_text($12::json) AS wanted
+            WHERE wanted.value IS DISTINCT FROM (
+                SELECT x.value FROM :"schema".lash_session_labels AS x
+                WHERE x.session_key = l.session_key AND x.key = wanted.key
+            )
+        ) END
     ORDER BY l.paused_until_ms
     LIMIT $1::bigint
 ),
@@ -154,6 +249,7 @@ free AS (
         FROM :"schema".lash_processes AS q
         WHERE q.process_key = l.process_key
             AND ($10::text[] IS NULL OR q.label = ANY ($10::text[]))
+-- include: work_of_labelled_processes
             AND CASE
                 WHEN q.recovery <> 'owner_bound' OR q.projection::json #>> '{started_by}' IS NULL THEN true
                 ELSE q.projection::json #>> '{started_by,owner_id}' = $3::text
@@ -174,6 +270,7 @@ lapsed AS (
         FROM :"schema".lash_processes AS q
         WHERE q.process_key = l.process_key
             AND ($10::text[] IS NULL OR q.label = ANY ($10::text[]))
+-- include: work_of_labelled_processes
             AND CASE
                 WHEN q.recovery <> 'owner_bound' THEN true
                 ELSE q.projection::json #>> '{started_by,owner_id}' = $3::text
@@ -248,6 +345,8 @@ SELECT
             SELECT due.session_key, due.available_at_ms AS place FROM due
             UNION ALL
             SELECT agent_due.session_key, agent_due.available_at_ms FROM agent_due
+            UNION ALL
+            SELECT label_due.session_key, label_due.available_at_ms FROM label_due
             UNION ALL
             SELECT parked.session_key, parked.paused_until_ms FROM parked
         ) AS found
@@ -394,13 +493,13 @@ SELECT
 ;
 
 -- name: work_beat
--- The same with a beat ($12, the row of the worker as a JSON object): registers the worker or shows that it lives,
+-- The same with a beat ($14, the row of the worker as a JSON object): registers the worker or shows that it lives,
 -- removes workers that missed too many beats, and returns the place of the worker among the others: workers that take
 -- all work come first, then the order of their start decides. What an operator decided about it stays. The statement sees the rows from before its own writes.
 -- include: work_lists
 , beat AS (
     SELECT b.*
-    FROM json_to_record($12::json) AS b (
+    FROM json_to_record($14::json) AS b (
         worker_id text, owner_id text, host text, pid bigint, process text, boot_id text, version text, beat_ms bigint,
         session_slots bigint, process_slots bigint, free_sessions bigint, free_processes bigint, agents text,
         processes text, labels text, channel text, status text
@@ -428,8 +527,8 @@ others AS MATERIALIZED (
         o.worker_id, o.owner_id, o.process, o.boot_id, o.status, o.started_at_ms,
         o.agents IS NOT NULL OR o.processes IS NOT NULL OR o.labels IS NOT NULL OR o.session_slots = 0
             OR o.process_slots = 0 AS is_partial,
-        o.seen_at_ms + $13::bigint * o.beat_ms >= c.now_ms AS live,
-        o.seen_at_ms + $14::bigint * o.beat_ms < c.now_ms AS gone
+        o.seen_at_ms + $15::bigint * o.beat_ms >= c.now_ms AS live,
+        o.seen_at_ms + $16::bigint * o.beat_ms < c.now_ms AS gone
     FROM :"schema".lash_workers AS o CROSS JOIN clock AS c
     WHERE o.worker_id <> $4::text
 ),

@@ -187,7 +187,8 @@ class SessionHandle:
             sent = await self._enqueue(draft)
             awaited = f"the reply to {draft.source_key!r} in session {self.session_id!r}"
             try:
-                with warn_without_worker(self._storage, ResourceKind.SESSION, awaited, agent=self._agent):
+                kind, session_id = ResourceKind.SESSION, self.session_id
+                with warn_without_worker(self._storage, kind, awaited, agent=self._agent, session_id=session_id):
                     async with asyncio.timeout(timeout_s):
                         return await self._await_reply(draft, sent, watch)
             except TimeoutError:

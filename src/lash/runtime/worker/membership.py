@@ -59,7 +59,7 @@ class Membership:
     def _polls_for_itself(self) -> bool:
         """Whether the duty worker may not find work for this one: it gets no hints, or takes only some kinds."""
         options = self._core.options
-        takes_names = options.process_names is None and options.agents is None
+        takes_names = options.process_names is None and options.agents is None and not options.labels
         takes_all = takes_names and options.sessions > 0 and options.processes > 0
         return not takes_all or not self._core.storage.hints.is_receiving
 
@@ -149,7 +149,7 @@ class Membership:
             process_slots=options.processes,
             free_sessions=self._turn_slots.free,
             free_processes=self._process_slots.free,
-            served=Served(agents=options.agents, processes=options.process_names),
+            served=Served(agents=options.agents, processes=options.process_names, labels=options.labels or None),
             channel=self._core.storage.hints.channel,
         )
 

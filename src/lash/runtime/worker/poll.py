@@ -147,6 +147,7 @@ class Poller:
             beat=beat,
             process_names=self._core.options.process_names,
             agents=self._core.options.agents,
+            labels=self._core.options.labels,
         )
         if work.fleet is not None:
             self._membership.note(work.fleet)

@@ -57,9 +57,12 @@ class ProcessRunner:
             await self._core.storage.processes.register(registration)
 
     def _leaves_to_others(self, registration: Registration) -> bool:
-        names, identity = self._core.options.process_names, registration.identity
+        options, identity = self._core.options, registration.identity
+        names = options.process_names
         is_served = names is None or (identity is not None and identity.label in names)
-        return self._state.is_stopping or self._backlog.may_be_longer or not is_served
+        # A poll compares the labels of the session.
+        is_unknown = bool(options.labels)
+        return self._state.is_stopping or self._backlog.may_be_longer or not is_served or is_unknown
 
     def start_found(self) -> int:
         """Start processes from the backlog while there are slots, and return how many were started."""

@@ -51,9 +51,10 @@ class TurnRunner:
     def start_hinted(self, tag: str | None) -> bool:
         """Start a turn of the session that a hint named, and return whether one was started.
 
-        Only if its history is in memory: of all workers that get the hint, few should try.
+        Only if its history is in memory: of all workers that get the hint, few should try. A worker that chooses by
+        labels polls, because a program may have read sessions of other labels.
         """
-        session_id = None if tag is None else self._core.histories.tagged(tag)
+        session_id = None if tag is None or self._core.options.labels else self._core.histories.tagged(tag)
         if session_id is None or self._state.is_stopping or not self._slots.take(session_id):
             return False
         self._state.spawn(self._run(session_id, hinted=True))

@@ -6,6 +6,7 @@ import random
 
 import msgspec
 
+from lash.backend.work import random_place
 from lash.errors import CorruptData
 from lash.plan.work import MAX_HOLDERS, HeldRow, WorkAnswer, WorkChange, WorkPoll
 from lash.plan.worker import FleetRow
@@ -113,16 +114,21 @@ def _poll(reader: Reader, poll: WorkPoll, fleet: FleetRow | None = None) -> Work
 def _ready_sessions(reader: Reader, poll: WorkPoll) -> tuple[list[str], list[str], list[str], list[str]]:
     """Return the sessions of the four lanes."""
     lanes: tuple[list[str], list[str], list[str], list[str]] = ([], [], [], [])
-    limit, now_ms = poll.sessions, reader.now_ms
-    if poll.agents is None:
-        found = reader.all(_Ready, "work_sessions", limit=limit, now_ms=now_ms)
-    else:
-        # In random order: the due input of one agent may be as much as is read.
-        agents = json_array(random.sample(poll.agents, len(poll.agents)))
-        found = reader.all(_Ready, "work_sessions_of_agents", agents=agents, limit=limit, now_ms=now_ms)
-    for row in found:
+    for row in _found(reader, poll):
         lanes[row.lane].append(row.session_id)
     return lanes
+
+
+def _found(reader: Reader, poll: WorkPoll) -> list[_Ready]:
+    limit, now_ms = poll.sessions, reader.now_ms
+    # In random order: the due input of one agent may be as much as is read.
+    agents = None if poll.agents is None else json_array(random.sample(poll.agents, len(poll.agents)))
+    if poll.labels is not None:
+        given: dict[str, SQLiteValue] = {"agents": agents, "labels": poll.labels, "place": random_place()}
+        return reader.all(_Ready, "work_sessions_of_labels", **given, limit=limit, now_ms=now_ms)
+    if agents is not None:
+        return reader.all(_Ready, "work_sessions_of_agents", agents=agents, limit=limit, now_ms=now_ms)
+    return reader.all(_Ready, "work_sessions", limit=limit, now_ms=now_ms)
 
 
 def _ready_processes(reader: Reader, poll: WorkPoll) -> list[str]:
@@ -133,6 +139,7 @@ def _ready_processes(reader: Reader, poll: WorkPoll) -> list[str]:
         owner_id=poll.owner.owner_id,
         incarnation_id=poll.owner.incarnation_id,
         process_names=None if poll.process_names is None else json_array(poll.process_names),
+        labels=poll.labels,
         now_ms=reader.now_ms,
     )
 

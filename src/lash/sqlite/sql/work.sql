@@ -57,6 +57,15 @@ RETURNING (
     WHERE (l.token IS NULL OR l.expires_at_ms <= :now_ms)
         AND (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
 
+-- fragment: work_of_labelled_sessions
+-- Of some batches b those whose session has all labels of a JSON object.
+        AND NOT EXISTS (
+            SELECT 1 FROM json_each(:labels) AS wanted
+            WHERE wanted.value IS NOT (
+                SELECT x.value FROM lash_session_labels AS x WHERE x.session_key = b.session_key AND x.key = wanted.key
+            )
+        )
+
 -- name: work_sessions
 -- Sessions that have ready work, no live lease and no pause, by lane. 0: by priority, then by arrival. 1: whose parked
 -- turn has been ready, or whose delayed work has been due, for longest. 2: by arrival. 3: the newest first. Lanes 0, 2
@@ -240,6 +249,171 @@ FROM found
 CROSS JOIN lash_sessions AS s ON s.session_key = found.session_key
 ORDER BY found.lane, found.part, found.place, found.session_key;
 
+-- name: work_sessions_of_labels
+-- The same for sessions that have all labels of a JSON object, and for all agents if the array is NULL. Each list reads a
+-- bounded part of the work of other sessions. Long parts are read from a place on that :place, from 0 to 1, chooses:
+-- between the first and the last session with ready work, and among the sessions with the first of the labels.
+WITH RECURSIVE urgent (session_key, priority, place) AS (
+    SELECT b.session_key, b.priority, b.seq
+    FROM (
+        SELECT b.session_key, b.priority, b.seq, b.agent FROM lash_batches AS b INDEXED BY lash_batches_urgent
+        WHERE b.available_at_ms = 0 AND b.priority > 0
+        ORDER BY b.priority DESC, b.seq
+        LIMIT :limit + 256
+    ) AS b
+-- include: work_of_free_sessions
+        AND (:agents IS NULL OR b.agent IN (SELECT value FROM json_each(:agents)))
+-- include: work_of_labelled_sessions
+    LIMIT :limit
+),
+arrived (session_key, place) AS (
+    SELECT b.session_key, b.seq
+    FROM (
+        SELECT b.session_key, b.seq, b.agent FROM lash_batches AS b INDEXED BY lash_batches_arrived
+        WHERE b.available_at_ms = 0
+        ORDER BY b.seq
+        LIMIT :limit + 256
+    ) AS b
+-- include: work_of_free_sessions
+        AND (:agents IS NULL OR b.agent IN (SELECT value FROM json_each(:agents)))
+-- include: work_of_labelled_sessions
+    LIMIT :limit
+),
+newest (session_key, place) AS (
+    SELECT b.session_key, -b.seq
+    FROM (
+        SELECT b.session_key, b.seq, b.agent FROM lash_batches AS b INDEXED BY lash_batches_arrived
+        WHERE b.available_at_ms = 0
+        ORDER BY b.seq DESC
+        LIMIT :limit + 256
+    ) AS b
+-- include: work_of_free_sessions
+        AND (:agents IS NULL OR b.agent IN (SELECT value FROM json_each(:agents)))
+-- include: work_of_labelled_sessions
+    LIMIT (:limit + 3) / 4
+),
+due (session_key, place) AS (
+    SELECT b.session_key, b.available_at_ms
+    FROM (
+        SELECT b.session_key, b.available_at_ms, b.agent FROM lash_batches AS b INDEXED BY lash_batches_due
+        WHERE b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
+        ORDER BY b.available_at_ms
+        LIMIT 1024
+    ) AS b
+-- include: work_of_free_sessions
+        AND (:agents IS NULL OR b.agent IN (SELECT value FROM json_each(:agents)))
+-- include: work_of_labelled_sessions
+    LIMIT :limit
+),
+parked (session_key, place) AS (
+    SELECT b.session_key, b.paused_until_ms
+    FROM lash_session_leases AS b INDEXED BY lash_session_leases_parked
+    CROSS JOIN lash_sessions AS s ON s.session_key = b.session_key
+    WHERE b.waiting_for IS NOT NULL AND b.paused_until_ms <= :now_ms
+        AND (b.token IS NULL OR b.expires_at_ms <= :now_ms)
+        AND (
+            :agents IS NULL
+            OR COALESCE(
+                (
+                    SELECT q.agent FROM lash_batches AS q INDEXED BY lash_batches_delayed
+                    WHERE q.session_key = b.session_key AND q.available_at_ms > 0
+                        AND q.available_at_ms = 9223372036854775807
+                    LIMIT 1
+                ),
+                s.agent
+            ) IN (SELECT value FROM json_each(:agents))
+        )
+-- include: work_of_labelled_sessions
+    ORDER BY b.paused_until_ms
+    LIMIT :limit
+),
+walk (session_key, step) AS (
+    SELECT
+        (
+            SELECT MIN(b.session_key) FROM lash_batches AS b INDEXED BY lash_batches_ready
+            WHERE b.available_at_ms = 0 AND b.session_key >= ends.first + CAST(:place * (ends.last - ends.first) AS INTEGER)
+        ),
+        1
+    FROM (
+        SELECT
+            (SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0) AS first,
+            (SELECT MAX(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0) AS last
+    ) AS ends
+    UNION ALL
+    SELECT
+        (
+            SELECT MIN(b.session_key) FROM lash_batches AS b INDEXED BY lash_batches_ready
+            WHERE b.available_at_ms = 0 AND b.session_key > w.session_key
+        ),
+        w.step + 1
+    FROM walk AS w
+    WHERE w.session_key IS NOT NULL AND w.step < 1024
+),
+labelled (session_key) AS (
+    SELECT x.session_key
+    FROM (SELECT key, value FROM json_each(:labels) LIMIT 1) AS lead
+    CROSS JOIN lash_session_labels AS x INDEXED BY lash_session_labels_value
+        ON x.key = lead.key AND x.value = lead.value
+    WHERE x.session_key >= CAST(
+            :place * (
+                SELECT MAX(y.session_key) FROM lash_session_labels AS y INDEXED BY lash_session_labels_value
+                WHERE y.key = lead.key AND y.value = lead.value
+            ) AS INTEGER
+        )
+    LIMIT 1024
+),
+aged (session_key) AS (
+    SELECT b.session_key
+    FROM (SELECT session_key FROM labelled UNION SELECT session_key FROM walk) AS b
+-- include: work_of_free_sessions
+-- include: work_of_labelled_sessions
+        AND (
+            EXISTS (
+                SELECT 1 FROM lash_batches AS q INDEXED BY lash_batches_ready
+                WHERE q.session_key = b.session_key AND q.available_at_ms = 0
+                    AND (:agents IS NULL OR q.agent IN (SELECT value FROM json_each(:agents)))
+            )
+            OR EXISTS (
+                SELECT 1 FROM lash_batches AS q INDEXED BY lash_batches_delayed
+                WHERE q.session_key = b.session_key AND q.available_at_ms > 0 AND q.available_at_ms <= :now_ms
+                    AND (:agents IS NULL OR q.agent IN (SELECT value FROM json_each(:agents)))
+            )
+        )
+    LIMIT :limit
+),
+found (lane, part, place, session_key) AS (
+    SELECT 0, -priority, place, session_key FROM urgent
+    UNION ALL
+    SELECT 1, 0, place, session_key FROM due
+    UNION ALL
+    SELECT 1, 0, place, session_key FROM parked
+    UNION ALL
+    SELECT 2, 0, place, session_key FROM arrived
+    UNION ALL
+    SELECT 2, 1, session_key, session_key FROM aged
+    UNION ALL
+    SELECT 3, 0, place, session_key FROM newest
+)
+SELECT found.lane, s.session_id
+FROM found
+CROSS JOIN lash_sessions AS s ON s.session_key = found.session_key
+ORDER BY found.lane, found.part, found.place, found.session_key;
+
+-- fragment: work_of_labelled_processes
+-- Of some processes p those whose session has all labels of a JSON object, or all if it is NULL.
+        AND (
+            :labels IS NULL
+            OR NOT EXISTS (
+                SELECT 1 FROM json_each(:labels) AS wanted
+                WHERE wanted.value IS NOT (
+                    SELECT x.value
+                    FROM lash_sessions AS s
+                    CROSS JOIN lash_session_labels AS x ON x.session_key = s.session_key
+                    WHERE s.session_id = p.wake_session_id AND x.key = wanted.key
+                )
+            )
+        )
+
 -- name: work_processes
 -- Ready processes that are free or whose lease expired, and that are not bound to another owner.
 WITH free (process_id, ready_at_ms, process_key) AS (
@@ -248,6 +422,7 @@ WITH free (process_id, ready_at_ms, process_key) AS (
     CROSS JOIN lash_processes AS p ON p.process_key = l.process_key
     WHERE l.ready_at_ms IS NOT NULL AND l.token IS NULL AND l.ready_at_ms <= :now_ms
         AND (:process_names IS NULL OR p.label IN (SELECT value FROM json_each(:process_names)))
+-- include: work_of_labelled_processes
         AND (
             p.recovery <> 'owner_bound' OR p.projection ->> '$.started_by' IS NULL
             OR (
@@ -264,6 +439,7 @@ lapsed (process_id, ready_at_ms, process_key) AS (
     CROSS JOIN lash_processes AS p ON p.process_key = l.process_key
     WHERE l.ready_at_ms IS NOT NULL AND l.token IS NOT NULL AND l.expires_at_ms <= :now_ms
         AND (:process_names IS NULL OR p.label IN (SELECT value FROM json_each(:process_names)))
+-- include: work_of_labelled_processes
         AND (
             p.recovery <> 'owner_bound'
             OR (

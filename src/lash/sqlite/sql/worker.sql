@@ -95,8 +95,8 @@ UPDATE lash_workers SET free_sessions = 0, free_processes = 0
 WHERE worker_id IN (SELECT value FROM json_each(:worker_ids));
 
 -- name: worker_ready_sessions
--- The given sessions that have ready work or a parked turn, and no pause, each with the agent of that work and the holder
--- of its live lease.
+-- The given sessions that have ready work or a parked turn, and no pause, each with the agent of that work, the holder
+-- of its live lease and, if wanted, its labels as a JSON object.
 SELECT
     s.session_id,
     COALESCE(
@@ -113,7 +113,10 @@ SELECT
         ),
         s.agent
     ),
-    CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > :now_ms THEN l.incarnation_id END
+    CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > :now_ms THEN l.incarnation_id END,
+    CASE WHEN :with_labels THEN (
+        SELECT json_group_object(x.key, x.value) FROM lash_session_labels AS x WHERE x.session_key = s.session_key
+    ) END
 FROM json_each(:session_ids) AS wanted
 CROSS JOIN lash_sessions AS s ON s.session_id = wanted.value
 CROSS JOIN lash_session_leases AS l ON l.session_key = s.session_key
@@ -127,9 +130,16 @@ WHERE (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
     );
 
 -- name: worker_ready_processes
--- The given processes that are ready, each with its name and the holder of its live lease.
+-- The given processes that are ready, each with its name, the holder of its live lease and, if wanted, the labels of its
+-- session.
 SELECT
-    p.process_id, p.label, CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > :now_ms THEN l.incarnation_id END
+    p.process_id, p.label, CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > :now_ms THEN l.incarnation_id END,
+    CASE WHEN :with_labels THEN (
+        SELECT json_group_object(x.key, x.value)
+        FROM lash_sessions AS s
+        CROSS JOIN lash_session_labels AS x ON x.session_key = s.session_key
+        WHERE s.session_id = p.wake_session_id
+    ) END
 FROM json_each(:process_ids) AS wanted
 CROSS JOIN lash_processes AS p ON p.process_id = wanted.value
 CROSS JOIN lash_process_leases AS l ON l.process_key = p.process_key
