@@ -1868,10 +1868,10 @@ class WorkStore:
         names, or else for that of the session's last turn; without either it is left to callers that take all. Ready
         and due input of other agents is not read.
 
-        ``labels`` are those that a session must have, all of them; without any, the caller takes all sessions. A
-        process has the labels of the session that it works for. A poll reads a bounded part of what is ready or due
-        for other sessions, from a random place on: if those are a thousand and more, it may leave a session to a later
-        poll. It reads past ready parked turns and ready processes of others.
+        A session must have all of the ``labels``; without any, the caller takes all sessions. A process has the labels
+        of the session that it works for. A poll reads a bounded part of what is ready or due for other sessions, from
+        a random place on: if those are a thousand and more, it may leave a session to a later poll. It reads past
+        ready parked turns and ready processes of others.
 
         With a ``beat`` the call also registers the owner as a worker, or shows that it lives, and removes the workers
         that missed their last four beats, all in one transaction; the answer then has the place of the worker in the
