@@ -47,6 +47,8 @@ STRUCTURE = {
         "definition_hash environment_ref kind label originator_session_id parent_process_id process_id recovery "
         "registration_hash status wake_session_id"
     ),
+    "lash_limit_lines": "key name",
+    "lash_limit_places": "holder key name",
     "lash_limits": "key name",
     "lash_records": "codec collection form hash index_1 index_2 index_3 index_4 key",
     "lash_schedules": "key owner_session_id",

@@ -21,7 +21,10 @@ from tests.factories.process import NEWS, NOTE, event, news, process
 CONTINUES = frozenset({"after", "after_seq", "cursor", "sequence"})
 """The arguments that continue after a page."""
 REPEATS = frozenset(
-    {"delete_expired", "expire", "fire_due", "prune", "prune_changes", "prune_deleted", "prune_receipts", "wake"}
+    {
+        *("delete_expired", "expire", "fire_due", "pass_on", "prune", "prune_changes", "prune_deleted"),
+        *("prune_receipts", "wake"),
+    }
 )
 """Called until they return nothing: each call removes what it handled, so they need no cursor."""
 

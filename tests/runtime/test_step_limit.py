@@ -8,7 +8,7 @@ import pytest
 
 import lash
 from lash.errors import ConfigError, InvalidInput, UnknownDefinition
-from lash.model.limit import Rate
+from lash.model.limit import Limit, Rate
 from lash.runtime.policy import NO_RETRY, Retry
 from lash.runtime.processes.context import Context
 from lash.runtime.steps.journal import StepOptions
@@ -199,7 +199,7 @@ async def test_bad_declarations_are_refused(bench: Bench) -> None:
     router = lash.Router()
     router.limit("api", rate="1/minute")
     app.include(router)
-    assert router.declared.limits == (("api", Rate(count=1, period_ms=60_000)),)
+    assert router.declared.limits == (("api", Limit(rate=Rate(count=1, period_ms=60_000))),)
 
 
 async def _awaited(step: object) -> object:

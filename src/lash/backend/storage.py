@@ -109,7 +109,6 @@ class BackendStorage:
         self.hints = hints
         self.sessions = Sessions(rows.sessions, rules, values, hints)
         self.leases = Leases(rows.leases, hints)
-        self.limits = Limits(rows.limits)
         self.queue = Queue(rows.queue, rows.claims, rows.dead_letters, hints, rules.budget)
         self.activity = Activities(rows.activity, hints)
         self.session_waiter = SharedSessionWaiter(rows.replies, self.activity, hints)
@@ -122,6 +121,7 @@ class BackendStorage:
         self.work = Work(rows.work, hints, rows.schema)
         self.workers = Workers(rows.workers)
         self.waits = Waits(rows.waits, self.waiter.changes, hints)
+        self.limits = Limits(rows.limits, self.work, self.waiter.changes, hints)
         self.triggers = Triggers(rows.triggers)
         self.usage = Usages(rows.usage)
         self.occurrences = Occurrences(rows.occurrences, hints)

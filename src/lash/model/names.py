@@ -74,7 +74,10 @@ from lash.model.lease import LocalProcess as LocalProcess
 from lash.model.lease import ParkedTurn as ParkedTurn
 from lash.model.lease import Resource as Resource
 from lash.model.lease import ResourceKind as ResourceKind
+from lash.model.limit import Limit as Limit
+from lash.model.limit import LimitPlace as LimitPlace
 from lash.model.limit import LimitState as LimitState
+from lash.model.limit import PlaceState as PlaceState
 from lash.model.limit import Rate as Rate
 from lash.model.limit import Reservation as Reservation
 from lash.model.maintenance import Damage as Damage

@@ -77,6 +77,8 @@ _NOUNS: Final = {
     "lash_schedules": "schedule",
     "lash_workers": "worker",
     "lash_limits": "limit",
+    "lash_limit_lines": "limit",
+    "lash_limit_places": "limit",
 }
 
 

@@ -194,6 +194,7 @@ class App(Declarations):
     # Inside.
 
     async def _open(self) -> None:
+        self._definitions.check_limits()
         storage = await open_storage(
             self.url, clock=self._clock, on_statement=self._hooks.on_statement, **self._storage_options
         )

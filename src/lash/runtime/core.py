@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from lash.errors import LashError, NewerSchema, StorageClosed, StoreUnavailable, UnknownDefinition
+from lash.errors import ConfigError, LashError, NewerSchema, StorageClosed, StoreUnavailable, UnknownDefinition
 from lash.model.lease import LeaseFence, LeaseOwner
-from lash.model.limit import Rate
+from lash.model.limit import Limit
 from lash.model.process.process import EngineInput, ProcessIdentity, Provenance, Registration
 from lash.model.trigger.trigger import EmitReport, OccurrenceRequest
 from lash.model.value import JSON
@@ -29,7 +29,7 @@ class Definitions:
     def __init__(self) -> None:
         self.agents: dict[str, AgentDefinition] = {}
         self.processes: dict[tuple[str, str], ProcessDefinition[Any, Any]] = {}
-        self.limits: dict[str, Rate] = {}
+        self.limits: dict[str, Limit] = {}
 
     def agent(self, name: str | None) -> AgentDefinition:
         """Return the agent of a name; without a name the only one there is."""
@@ -53,6 +53,15 @@ class Definitions:
             known = ", ".join(f"{each} version {tag}" for each, tag in sorted(self.processes))
             raise UnknownDefinition("process", f"{name} version {version}", known)
         return found
+
+    def check_limits(self) -> None:
+        """Raise ConfigError if an agent or a process names a limit that is not declared."""
+        runs = [(f"agent {each.name!r}", each.limit) for each in self.agents.values()]
+        runs += [(f"process {each.name!r}", each.limit) for each in self.processes.values()]
+        for what, limit in runs:
+            if limit is not None and limit.name not in self.limits:
+                known = ", ".join(sorted(self.limits)) or "none"
+                raise ConfigError(f"{what}: unknown limit {limit.name!r}; declared: {known}")
 
 
 class Core:

@@ -7,12 +7,18 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
 
 from lash.base.limits import check_identifier
 from lash.errors import ConfigError
-from lash.model.limit import Rate
-from lash.plan.limit import parse_rate
+from lash.model.limit import Limit
+from lash.plan.limit import make_limit
 from lash.runtime.core import Definitions
-from lash.runtime.definition import DEFAULT_VERSION, AgentDefinition, ProcessDefinition, is_redeclared
+from lash.runtime.definition import (
+    DEFAULT_VERSION,
+    AgentDefinition,
+    ProcessDefinition,
+    is_redeclared,
+)
 from lash.runtime.policy import PROCESS_RETRY, TURN_RETRY, Retry
 from lash.runtime.processes.context import Context
+from lash.runtime.steps.run_limit import LimitKey, run_limit
 from lash.runtime.trigger import DeclaredTrigger, DeclaredTriggers, cron_trigger, event_trigger
 from lash.runtime.turns.turn import Turn
 
@@ -27,7 +33,7 @@ class Declared(NamedTuple):
     agents: tuple[AgentDefinition, ...]
     processes: tuple[ProcessDefinition[Any, Any], ...]
     triggers: tuple[DeclaredTrigger, ...]
-    limits: tuple[tuple[str, Rate], ...]
+    limits: tuple[tuple[str, Limit], ...]
 
 
 class Declarations:
@@ -42,7 +48,14 @@ class Declarations:
 
     @overload
     def agent(
-        self, /, *, name: str | None = None, retry: Retry = TURN_RETRY, timeout_s: float | None = None
+        self,
+        /,
+        *,
+        name: str | None = None,
+        retry: Retry = TURN_RETRY,
+        timeout_s: float | None = None,
+        limit: str | None = None,
+        limit_key: str | Callable[[Turn], str | Awaitable[str]] = "",
     ) -> Callable[[A], AgentDefinition]: ...
 
     def agent(
@@ -53,15 +66,19 @@ class Declarations:
         name: str | None = None,
         retry: Retry = TURN_RETRY,
         timeout_s: float | None = None,
+        limit: str | None = None,
+        limit_key: LimitKey = "",
     ) -> Any:
         """Declare the function that answers sessions; it takes a turn and returns the reply.
 
         A function of the same module and name takes the place of the earlier one, as in a notebook cell that is run
-        again.
+        again. ``limit`` names a limit for whole turns. ``limit_key`` is its key, or a function of the turn that returns
+        it, for instance the tenant of the session.
         """
+        limited = run_limit(limit, limit_key)
 
         def declare(given: Callable[[Turn], Awaitable[object]]) -> AgentDefinition:
-            definition = AgentDefinition(given, name or _name(given), retry=retry, timeout_s=timeout_s)
+            definition = AgentDefinition(given, name or _name(given), retry=retry, timeout_s=timeout_s, limit=limited)
             self._add_agent(definition)
             return definition
 
@@ -80,6 +97,8 @@ class Declarations:
         retry: Retry = PROCESS_RETRY,
         timeout_s: float | None = None,
         signals: Mapping[str, object] | None = None,
+        limit: str | None = None,
+        limit_key: str | Callable[..., str | Awaitable[str]] = "",
     ) -> Callable[[Callable[Concatenate[Context, P], Awaitable[R]]], ProcessDefinition[P, R]]: ...
 
     def process(
@@ -92,17 +111,27 @@ class Declarations:
         retry: Retry = PROCESS_RETRY,
         timeout_s: float | None = None,
         signals: Mapping[str, object] | None = None,
+        limit: str | None = None,
+        limit_key: LimitKey = "",
     ) -> Any:
         """Declare a durable function; it takes a context and arguments that JSON can carry.
 
         Runs that began under one ``version`` go on with the code that is declared under it; new ones take the version
         of the definition that they are started with. ``signals`` names the signals it takes, each with the type of its
-        payload; without it every signal is taken.
+        payload; without it every signal is taken. ``limit`` names a limit for whole processes. ``limit_key`` is its
+        key, or a function of the same arguments that returns it.
         """
+        limited = run_limit(limit, limit_key)
 
         def declare(given: Callable[..., Awaitable[Any]]) -> ProcessDefinition[Any, Any]:
             definition: ProcessDefinition[Any, Any] = ProcessDefinition(
-                given, name or _name(given), version=version, retry=retry, timeout_s=timeout_s, signals=signals or {}
+                given,
+                name or _name(given),
+                version=version,
+                retry=retry,
+                timeout_s=timeout_s,
+                signals=signals or {},
+                limit=limited,
             )
             self._add_process(definition)
             return definition
@@ -149,13 +178,14 @@ class Declarations:
         """
         self._declare(cron_trigger(line, process, key, time_zone, inputs, catch_up, jitter_s, wake))
 
-    def limit(self, name: str, *, rate: str, burst: int = 1) -> None:
-        """Declare how often steps may start: ``app.limit("openai", rate="60/minute")``, over all workers.
+    def limit(self, name: str, *, rate: str | None = None, burst: int = 1, concurrency: int | None = None) -> None:
+        """Declare a limit over all workers: ``app.limit("openai", rate="60/minute", concurrency=4)``.
 
-        Steps name it: ``turn.options(limit="openai").step(...)``. Starts are evenly spaced; after a pause up to
-        ``burst`` of them may come at once. Declaring a name again changes its rate for what starts from then on.
+        Steps name it: ``turn.options(limit="openai").step(...)``. With a ``rate``, starts are evenly spaced; after a
+        pause up to ``burst`` of them may come at once. With a ``concurrency``, at most so many run at the same time.
+        Declaring a name again changes it.
         """
-        self._definitions.limits[check_identifier("the name of a limit", name)] = parse_rate(rate, burst=burst)
+        self._definitions.limits[check_identifier("the name of a limit", name)] = make_limit(rate, burst, concurrency)
 
     def include(self, router: Router) -> None:
         """Add everything that a router has declared by now; including it again adds what it declared since."""

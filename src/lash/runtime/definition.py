@@ -11,6 +11,7 @@ from lash.errors import ConfigError
 from lash.model.process.event import SIGNAL_PREFIX, EventSemantics, EventType, Pointer, WakeSpec
 from lash.model.value import JSONObject
 from lash.runtime.policy import Retry
+from lash.runtime.steps.run_limit import RunLimit
 from lash.runtime.steps.values import UNTYPED, json_schema
 
 P = ParamSpec("P")
@@ -26,12 +27,19 @@ class AgentDefinition:
     """A function that answers a session's input, one turn at a time."""
 
     def __init__(
-        self, function: Callable[..., Awaitable[object]], name: str, *, retry: Retry, timeout_s: float | None
+        self,
+        function: Callable[..., Awaitable[object]],
+        name: str,
+        *,
+        retry: Retry,
+        timeout_s: float | None,
+        limit: RunLimit | None = None,
     ) -> None:
         self.function = _checked(function, "an agent")
         self.name = check_identifier("the name of an agent", name)
         self.retry = retry
         self.timeout_s = timeout_s
+        self.limit = limit
 
     def __repr__(self) -> str:
         return f"<agent {self.name}>"
@@ -53,6 +61,7 @@ class ProcessDefinition(Generic[P, R]):
         retry: Retry,
         timeout_s: float | None,
         signals: Mapping[str, object],
+        limit: RunLimit | None = None,
     ) -> None:
         self.function = _checked_parameters(_checked(function, "a process"))
         self.name = check_identifier("the name of a process", name)
@@ -60,6 +69,7 @@ class ProcessDefinition(Generic[P, R]):
         self.retry = retry
         self.timeout_s = timeout_s
         self.signals = signals
+        self.limit = limit
 
     def __repr__(self) -> str:
         return f"<process {self.name}, version {self.version}>"

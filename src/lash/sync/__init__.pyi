@@ -26,7 +26,7 @@ from lash.model.effect import (
     ExecutionScope,
 )
 from lash.model.lease import Lease, LeaseFence, LeaseOutcome, LeaseOwner, LeasePage, ParkedTurn, ResourceKind
-from lash.model.limit import LimitState, Rate, Reservation
+from lash.model.limit import LimitPlace, LimitState, Rate, Reservation
 from lash.model.maintenance import (
     Damage,
     GarbageReport,
@@ -207,7 +207,14 @@ class App:
     def agent(self, function: A, /) -> AgentDefinition: ...
     @overload
     def agent(
-        self, /, *, name: str | None = None, retry: Retry = ..., timeout_s: float | None = None
+        self,
+        /,
+        *,
+        name: str | None = None,
+        retry: Retry = ...,
+        timeout_s: float | None = None,
+        limit: str | None = None,
+        limit_key: str | Callable[[Turn], str | Awaitable[str]] = "",
     ) -> Callable[[A], AgentDefinition]: ...
     @overload
     def process(self, function: Callable[Concatenate[Context, P], Awaitable[R]], /) -> ProcessDefinition[P, R]: ...
@@ -221,6 +228,8 @@ class App:
         retry: Retry = ...,
         timeout_s: float | None = None,
         signals: Mapping[str, object] | None = None,
+        limit: str | None = None,
+        limit_key: str | Callable[..., str | Awaitable[str]] = "",
     ) -> Callable[[Callable[Concatenate[Context, P], Awaitable[R]]], ProcessDefinition[P, R]]: ...
     def on(
         self,
@@ -258,11 +267,12 @@ class App:
         Each tick starts it once, however many workers run. ``catch_up`` decides about ticks that were missed while no
         worker ran: ``skip``, ``last`` or ``all``.
         """
-    def limit(self, name: str, *, rate: str, burst: int = 1) -> None:
-        """Declare how often steps may start: ``app.limit("openai", rate="60/minute")``, over all workers.
+    def limit(self, name: str, *, rate: str | None = None, burst: int = 1, concurrency: int | None = None) -> None:
+        """Declare a limit over all workers: ``app.limit("openai", rate="60/minute", concurrency=4)``.
 
-        Steps name it: ``turn.options(limit="openai").step(...)``. Starts are evenly spaced; after a pause up to
-        ``burst`` of them may come at once. Declaring a name again changes its rate for what starts from then on.
+        Steps name it: ``turn.options(limit="openai").step(...)``. With a ``rate``, starts are evenly spaced; after a
+        pause up to ``burst`` of them may come at once. With a ``concurrency``, at most so many run at the same time.
+        Declaring a name again changes it.
         """
     def include(self, router: Router) -> None:
         """Add everything that a router has declared by now; including it again adds what it declared since."""
@@ -713,7 +723,10 @@ class LeaseStore:
         """
 
 class LimitStore:
-    """Limits by name and key. A limit exists as long as reservations reach into the future."""
+    """Limits by name and key: how often something starts, and how much of it runs at once.
+
+    A limit exists as long as reservations reach into the future, or places are held or waited for.
+    """
     def reserve(self, name: str, key: str = "", *, rate: Rate) -> Reservation:
         """Reserve the next free moment under a limit: now, or later if the rate is used up. One write.
 
@@ -722,10 +735,37 @@ class LimitStore:
         exceeded. Each reservation brings its rate along. A changed one decides from then on; earlier reservations keep
         their moments.
         """
+    def take(self, name: str, key: str = "", *, concurrency: int, fence: LeaseFence, step: str = "") -> bool:
+        """Take a place under a limit on concurrency; return False if all are held, and wait in its line. One write.
+
+        At most ``concurrency`` places are held, each by a live lease. They are given in the order in which runs asked,
+        over all callers of the storage. A place is free once ``leave`` gives it back, or once the lease under which it
+        was taken has been released or has expired. It is then offered for 30 seconds to the first run that waits, whose
+        session or process is woken; the run calls ``take`` again. A run that does not come in this time loses its
+        place in the line.
+
+        Idempotent: the place belongs to the step of the session or process. A later run of it keeps a place that was
+        not yet given to another run. Each call brings its concurrency along; another one decides from then on, also
+        about runs that wait. A fence that does not hold raises LeaseLost.
+        """
+    def leave(self, name: str, key: str = "", *, fence: LeaseFence, step: str = "") -> bool:
+        """Give back a place, or stop waiting for one, and return whether there was one; the next run is woken.
+
+        A place that a later run of the same step holds stays. It needs no live lease.
+        """
+    def offered(self, name: str, key: str = "", *, fence: LeaseFence, step: str = "") -> None:
+        """Return once a run that waits in memory should call ``take`` again; spurious returns are possible."""
+    def pass_on(self, *, limit: int = 100) -> int:
+        """Offer the places of holders that died, and return how many lines were checked; workers call it.
+
+        At most ``limit`` lines are checked, those in which a lease or an offer has expired while runs wait.
+        """
+    def places(self, name: str, key: str = "", *, limit: int = 100, after: int = 0) -> tuple[LimitPlace, ...]:
+        """Return at most ``limit`` places of a line after a number, held or waited for, in the order of their runs."""
     def list(self, *, limit: int = 100, after: tuple[str, str] | None = None) -> tuple[LimitState, ...]:
         """Return at most ``limit`` limits in use, by name and key, after the name and key of ``after``."""
     def prune(self, *, limit: int = 1000) -> int:
-        """Remove at most ``limit`` limits that no reservation uses any more, and return how many. Workers call it."""
+        """Remove at most ``limit`` limits that nothing uses any more, and return how many. Workers call it."""
 
 class Maintenance:
     """Removes old and unused rows. Every call is idempotent and can run at any time, during other work too.

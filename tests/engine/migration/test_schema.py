@@ -45,6 +45,7 @@ MIGRATIONS = (
     "0028_agents_of_input",
     "0029_step_traces",
     "0030_wait_questions",
+    "0031_limit_places",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

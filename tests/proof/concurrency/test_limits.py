@@ -1,8 +1,9 @@
-"""Real workers share a limit, and one is killed: no call comes before its moment, and every message is answered."""
+"""Real workers share a limit, and one is killed: no call exceeds the limit, and every message is answered."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,7 @@ from typing import Final
 import pytest
 
 import lash
-from tests.proof.concurrency.limit_worker import PER_SECOND
+from tests.proof.concurrency.limit_worker import AT_ONCE, PER_SECOND
 from tests.runtime.worker_kit import until
 from tests.warm_programs import start
 
@@ -47,3 +48,48 @@ async def test_workers_never_get_ahead_of_a_limit(backend_url: str, tmp_path: Pa
     assert len(moments) >= _MESSAGES
     early = [n for n, moment in enumerate(moments) if moment < began + n / PER_SECOND - _ROUNDED_S]
     assert early == []
+
+
+@pytest.mark.timeout(180)
+async def test_a_killed_worker_leaves_its_place(backend_url: str, tmp_path: Path) -> None:
+    """Of the calls of three workers no more run at once than permitted, and the place of a killed one is given on."""
+    calls = tmp_path / "calls"
+    calls.touch()
+    async with lash.App(backend_url, worker=False) as app:
+        workers = [start("tests.proof.concurrency.limit_worker", backend_url, str(calls)) for _ in range(3)]
+        try:
+            asked = [asyncio.create_task(app.session("s").ask("room:stay", timeout_s=120))]
+            await until(lambda: "begin" in calls.read_text())
+            texts = [f"room:{number}" for number in range(12)]
+            asked += [asyncio.create_task(app.session(text).ask(text, timeout_s=120)) for text in texts]
+            await until(lambda: calls.read_text().count("end") >= AT_ONCE)
+            holder = int(calls.read_text().split()[1])
+            worker = next(each for each in workers if each.pid == holder)
+            # Stopped first: no call begins between the line and the death.
+            worker.send_signal(signal.SIGSTOP)
+            await until(lambda: "T (stopped)" in Path(f"/proc/{holder}/status").read_text())
+            with calls.open("a") as file:
+                file.write(f"killed {holder} -\n")
+            worker.kill()
+            assert await asyncio.gather(*asked) == ["room:stay", *texts]
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.communicate()
+    assert _most_at_once(calls.read_text().splitlines()) == AT_ONCE
+
+
+def _most_at_once(lines: list[str]) -> int:
+    """Return how many calls ran at once, at most; those of a killed worker ended with it."""
+    running: list[tuple[str, str]] = []
+    most = 0
+    for line in lines:
+        what, pid, text = line.split()
+        if what == "begin":
+            running.append((pid, text))
+        elif what == "end":
+            running.remove((pid, text))
+        else:
+            running = [each for each in running if each[0] != pid]
+        most = max(most, len(running))
+    return most

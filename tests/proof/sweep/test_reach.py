@@ -38,7 +38,7 @@ READS = {
     },
     "GrantStore": {"has", "list", "of_process"},
     "LeaseStore": {"holder", "live", "parked"},
-    "LimitStore": {"list"},
+    "LimitStore": {"list", "offered", "places"},
     "Maintenance": {"find_damage", "prunable", "rewrap"},
     "OccurrenceStore": {"deliveries", "get"},
     "ProcessLeaseStore": {"holder"},

@@ -455,13 +455,14 @@ SELECT
             WHERE l.paused_until_ms > (SELECT now_ms FROM clock)
         )
     ),
-    -- The moment at which the first schedule or deadline of a wait is due; it may have passed.
+    -- The moment at which the first schedule, deadline of a wait or line of a limit is due; it may have passed.
     least(
         (SELECT min(s.next_fire_ms) FROM :"schema".lash_schedules AS s WHERE s.next_fire_ms IS NOT NULL),
         (
             SELECT min(w.deadline_ms) FROM :"schema".lash_waits AS w
             WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
-        )
+        ),
+        (SELECT min(c.check_at_ms) FROM :"schema".lash_limit_lines AS c WHERE c.check_at_ms IS NOT NULL)
     ),
     -- The last migration, which another program may have applied.
     (SELECT max(m.number) FROM :"schema".lash_migrations AS m),

@@ -35,6 +35,7 @@ from lash.runtime.processes.failing import STUCK, FailedRun
 from lash.runtime.processes.parking import ProcessParking
 from lash.runtime.processes.under_lease import UnderLease
 from lash.runtime.steps.journal import Journal
+from lash.runtime.steps.run_limit import under_limit
 from lash.runtime.steps.values import bind_arguments, read_arguments, result_type, to_json
 from lash.runtime.time_limit import time_limit
 
@@ -228,13 +229,16 @@ class ProcessRun:
         if self._has_effects:
             await self._journal.load()
 
+        definition = self.definition
+
         async def body() -> Any:  # noqa: ANN401 (whatever the function returns)
             self._journal.begin()
             context = Context(self, self._journal)
             here = RunHere(context)
             try:
-                async with time_limit(self.definition.timeout_s, f"process {self.definition.name!r}"):
-                    return await self.definition.function(context, **arguments)
+                limit, within = definition.limit, time_limit(definition.timeout_s, f"process {definition.name!r}")
+                async with under_limit(limit, self._journal, self.parking, context, **arguments), within:
+                    return await definition.function(context, **arguments)
             finally:
                 here.end()
 

@@ -29,18 +29,18 @@ from lash.model.effect import (
     Step,
 )
 from lash.model.lease import LeaseFence, LeaseOwner
-from lash.model.limit import Rate
+from lash.model.limit import Limit
 from lash.model.scope import scope_id
 from lash.model.session.trace import TraceStep
-from lash.model.value import JSON, Value
+from lash.model.value import JSON
 from lash.plan.effect.effect import check_key, encode_envelope, mismatch
 from lash.plan.session.trace import trace_steps
 from lash.runtime.errors import STORAGE_TROUBLE, Permanent, error_code, error_text
 from lash.runtime.hooks import Hooks
 from lash.runtime.outage import HeldLease
-from lash.runtime.policy import STEP_RETRY, Retry
 from lash.runtime.processes.branch import Branch, Branches, current_branch, current_line, own_branch, root_branch
-from lash.runtime.steps.limit import Limiter
+from lash.runtime.steps.limit import RUN, Limiter
+from lash.runtime.steps.options import StepOptions
 from lash.runtime.steps.stopwatch import Stopwatch
 from lash.runtime.steps.values import check_type, describe, from_json, result_type, to_json
 from lash.runtime.time_limit import time_limit
@@ -57,27 +57,6 @@ RACE: Final = "race"
 """The name of the record of a race."""
 
 
-class StepOptions(Value, frozen=True, kw_only=True):
-    """How one step is recorded and tried. ``once`` is for a step that must not run twice, such as a payment."""
-
-    key: str | None = None
-    once: bool = False
-    retry: Retry = STEP_RETRY
-    timeout_s: float | None = None
-    limit: str | None = None
-    """The declared limit under which each attempt starts."""
-    limit_key: str = ""
-    """Steps of one limit and different keys, such as tenants, do not wait for each other."""
-
-    def __post_init__(self) -> None:
-        if self.limit is None and self.limit_key:
-            raise InvalidInput("limit_key needs a limit: options(limit=..., limit_key=...)")
-        if self.once and self.retry.max_attempts > 1:
-            raise InvalidInput("a step that must not happen twice has no second attempt: leave out once or retry")
-        if self.timeout_s is not None and self.timeout_s <= 0:
-            raise InvalidInput(f"the time limit of a step is above 0, not {self.timeout_s}")
-
-
 class Journal:
     """The records of one scope, and the right to add to them."""
 
@@ -89,7 +68,7 @@ class Journal:
         lease: HeldLease,
         owner: LeaseOwner,
         hooks: Hooks,
-        rates: Mapping[str, Rate],
+        limits: Mapping[str, Limit],
         *,
         ttl_ms: int,
         prefix: str = "",
@@ -105,7 +84,7 @@ class Journal:
         self._ttl_ms = ttl_ms
         self._prefix = prefix
         self._attempt = attempt
-        self.limits = Limiter(storage.limits, rates, lease)
+        self.limits = Limiter(storage.limits, limits, lease, fence)
         self._records: dict[str, EffectRecord] = {}
         self._running: set[str] = set()
         self._recorded_errors: list[BaseException] = []
@@ -157,7 +136,7 @@ class Journal:
         """Return an awaitable that runs or replays the step; its key is fixed now, in the order of the calls."""
         check_identifier("the name of a step", name)
         if options.limit is not None:
-            self.limits.rate(options.limit)
+            self.limits.find(options.limit)
         declared = result_type(function)
         check_type(declared, f"step {name!r}: the type of its result")
         command = Step(name=name, input=describe(args, kwargs, limit=_SHOWN_ARGUMENT_BYTES))
@@ -172,6 +151,11 @@ class Journal:
             return await outcome if inspect.isawaitable(outcome) else outcome
 
         return self._run(envelope, body, declared, options)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an earlier run has recorded anything but that it waited for its limit."""
+        return any(not key.startswith(f"{RUN}:") for key in self._records)
 
     def peek(self, key: str, command: Command) -> EffectRecord | None:
         """Return the record of an operation of the runtime itself if there is one."""
@@ -236,11 +220,20 @@ class Journal:
         if known is not None and known.status is not EffectStatus.IN_PROGRESS:
             self._hooks.step_replayed(self.scope, name)
             return self._outcome(known, declared)
-        await self.begin_new()
+        limit = options.limit_of
+        if limit is None:
+            await self.begin_new()
+            return await self._run_new(envelope, body, declared, options)
+        async with self.limits.admitted(self, name, limit):
+            return await self._run_new(envelope, body, declared, options)
+
+    async def _run_new(
+        self, envelope: Envelope, body: Callable[[], Awaitable[object]], declared: object, options: StepOptions
+    ) -> object:
+        """Run a step that has no outcome yet."""
+        name = envelope.replay_key
         if name in self._running:
             raise InvalidInput(f"two steps run at once under the key {name!r}; give each its own")
-        if options.limit is not None:
-            await self.limits.admit(self, name, options)
         self._running.add(name)
         self.lines.active += 1
         try:
@@ -356,7 +349,8 @@ class Journal:
             finally:
                 current_branch.reset(inside)
             await asyncio.sleep(options.retry.pause_s(attempt))
-            await self.limits.wait(options)
+            if options.limit_of is not None:
+                await self.limits.wait(options.limit_of)
         raise AssertionError("the last attempt returns or raises")
 
     async def _record(self, envelope: Envelope, outcome: JSON | EffectError, ran: EffectRun) -> EffectRecord:

@@ -44,6 +44,7 @@ class Parking(Generic[R]):
         journal.lines.on_quiet = self._suspend
         journal.before_new = self.deliver_cancel
         journal.limits.until = self._until_admitted
+        journal.limits.block = self._until_offered
 
     @property
     def cancels_later(self) -> bool:
@@ -133,6 +134,9 @@ class Parking(Generic[R]):
 
     async def _until_admitted(self, due_at_ms: int, limit: str) -> None:
         await self.until(due_at_ms, self._limit_reason(limit))
+
+    async def _until_offered(self, limit: str, watch: Callable[[], Awaitable[None]]) -> None:
+        await self.block(None, self._limit_reason(limit), watch)
 
     @property
     def _journal(self) -> Journal:

@@ -29,6 +29,7 @@ from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
 from lash.runtime.hooks import TURN
 from lash.runtime.steps.failure import is_programming_error
 from lash.runtime.steps.journal import Journal
+from lash.runtime.steps.run_limit import under_limit
 from lash.runtime.time_limit import time_limit
 from lash.runtime.turns.branches import BranchPoint, branch_of
 from lash.runtime.turns.draft import TurnDraft
@@ -249,7 +250,7 @@ class TurnRun:
 
     async def _open_journal(self, *, recorded: bool) -> Journal:
         core, ttl_ms = self._core, self._core.options.ttl_ms
-        rates = core.definitions.limits
+        limits = core.definitions.limits
         journal = Journal(
             core.storage,
             self._scope(),
@@ -257,7 +258,7 @@ class TurnRun:
             self.lease,
             core.owner,
             core.hooks,
-            rates,
+            limits,
             ttl_ms=ttl_ms,
             attempt=max(1, self.attempt),
         )
@@ -274,7 +275,8 @@ class TurnRun:
         turn = Turn(self, self._core, journal, self._draft)
         here = RunHere(turn)
         try:
-            async with time_limit(agent.timeout_s, f"agent {agent.name!r}"):
+            within = time_limit(agent.timeout_s, f"agent {agent.name!r}")
+            async with under_limit(agent.limit, journal, self.parking, turn), within:
                 return await agent.function(turn)
         finally:
             here.end()

@@ -1,4 +1,4 @@
-"""Timers: expires durable waits, fires schedules and wakes parked turns when the work list says that some are due."""
+"""Timers: expires waits, fires schedules, passes places of limits on, and wakes parked turns when some are due."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Timers:
         if not work.timers_due:
             return 0
         storage = self._state.core.storage
-        return await storage.waits.expire() + len(await storage.schedules.fire_due())
+        fired = await storage.waits.expire() + len(await storage.schedules.fire_due())
+        return fired + await storage.limits.pass_on()
 
     async def wake(self, work: WorkList) -> int:
         """Make parked turns ready that have a reason to continue, and return how many."""

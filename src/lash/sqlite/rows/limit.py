@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import msgspec
+
 from lash.errors import CorruptData
-from lash.plan.limit import LimitRow, ReservedRow
+from lash.plan.limit import (
+    EnteredRow,
+    LimitRow,
+    PlaceRequest,
+    PlaceRow,
+    PlaceStateRow,
+    ReservedRow,
+    Served,
+    require_entered,
+)
 from lash.sqlite.engine.database import Database, Transaction
+from lash.sqlite.engine.parameters import json_array
+
+
+class _Offered(msgspec.Struct, frozen=True, array_like=True):
+    """A place that is offered, and its run."""
+
+    place: int
+    session_key: int | None
+    process_key: int | None
+    process_id: str | None
+
+
+class _Line(msgspec.Struct, frozen=True, array_like=True):
+    """The name and key of a line."""
+
+    name: str
+    key: str
 
 
 class SQLiteLimitRows:
@@ -30,13 +60,88 @@ class SQLiteLimitRows:
 
         return await self._database.write_briefly(body)
 
+    async def take(self, request: PlaceRequest, concurrency: int, offer_ms: int) -> tuple[bool, Served]:
+        def body(transaction: Transaction) -> tuple[bool, Served]:
+            now_ms, line = transaction.now_ms, _Line(request.name, request.key)
+            transaction.run("limit_line", name=line.name, key=line.key, concurrency=concurrency, now_ms=now_ms)
+            entered = require_entered(_enter(transaction, request), request)
+            if entered.is_held:
+                return True, Served()
+            served = _serve(transaction, line, offer_ms, own=entered.place)
+            return transaction.run("limit_hold", place=entered.place, now_ms=now_ms) > 0, served
+
+        return await self._database.write_briefly(body)
+
+    async def leave(self, request: PlaceRequest, offer_ms: int) -> tuple[bool, Served]:
+        def body(transaction: Transaction) -> tuple[bool, Served]:
+            if not transaction.run("limit_leave", holder=request.holder, fencing=request.fence.fencing):
+                return False, Served()
+            return True, _serve(transaction, _Line(request.name, request.key), offer_ms)
+
+        return await self._database.write_briefly(body)
+
+    async def pass_on(self, limit: int, offer_ms: int) -> tuple[int, Served]:
+        def body(transaction: Transaction) -> tuple[int, Served]:
+            lines = transaction.all(_Line, "limit_lines_due", limit=limit, now_ms=transaction.now_ms)
+            served = Served()
+            for line in lines:
+                served = served.merged(_serve(transaction, line, offer_ms))
+            return len(lines), served
+
+        return await self._database.write(body)
+
+    async def states(self, holders: Collection[str]) -> list[PlaceStateRow]:
+        wanted = json_array(holders)
+        return self._database.read(lambda reader: reader.all(PlaceStateRow, "limit_states", holders=wanted))
+
+    async def places(self, name: str, key: str, limit: int, after: int) -> list[PlaceRow]:
+        return self._database.read(
+            lambda reader: reader.all(PlaceRow, "limit_places", name=name, key=key, limit=limit, after=after)
+        )
+
     async def page(self, limit: int, after: tuple[str, str]) -> list[LimitRow]:
         name, key = after
         return self._database.read(
             lambda reader: reader.all(LimitRow, "limit_page", name=name, key=key, limit=limit, now_ms=reader.now_ms)
         )
 
-    async def prune(self, limit: int) -> int:
-        return await self._database.write_briefly(
-            lambda transaction: transaction.run("limit_prune", limit=limit, now_ms=transaction.now_ms)
-        )
+    async def prune(self, limit: int, unused_ms: int) -> int:
+        def body(transaction: Transaction) -> int:
+            now_ms = transaction.now_ms
+            free = transaction.run("limit_prune", limit=limit, now_ms=now_ms)
+            return free + transaction.run("limit_prune_lines", limit=limit, now_ms=now_ms, unused_ms=unused_ms)
+
+        return await self._database.write_briefly(body)
+
+
+def _enter(transaction: Transaction, request: PlaceRequest) -> EnteredRow | None:
+    return transaction.one(
+        EnteredRow,
+        "limit_enter",
+        name=request.name,
+        key=request.key,
+        holder=request.holder,
+        session_id=request.session_id,
+        process_id=request.process_id,
+        token=request.fence.token,
+        fencing=request.fence.fencing,
+        now_ms=transaction.now_ms,
+    )
+
+
+def _serve(transaction: Transaction, line: _Line, offer_ms: int, *, own: int = 0) -> Served:
+    """Offer the free places of a line to the runs that wait, and wake these, except for the own place."""
+    now_ms, name, key = transaction.now_ms, line.name, line.key
+    transaction.run("limit_drop", name=name, key=key, now_ms=now_ms)
+    offered = transaction.all(_Offered, "limit_offer", name=name, key=key, until_ms=now_ms + offer_ms)
+    transaction.run("limit_check_at", name=name, key=key)
+    others = [each for each in offered if each.place != own]
+    for each in others:
+        if each.session_key is not None:
+            transaction.run("work_note_wake", session_key=each.session_key)
+        else:
+            transaction.run("work_wake_own", process_key=each.process_key, now_ms=now_ms)
+    return Served(
+        sum(each.session_key is not None for each in others),
+        [each.process_id for each in others if each.process_id is not None],
+    )

@@ -330,7 +330,11 @@ SELECT 'lash_schedules', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_schedules LIM
 UNION ALL
 SELECT 'lash_workers', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_workers LIMIT :limit)), NULL
 UNION ALL
-SELECT 'lash_limits', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_limits LIMIT :limit)), NULL;
+SELECT 'lash_limits', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_limits LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_limit_lines', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_limit_lines LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_limit_places', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_limit_places LIMIT :limit)), NULL;
 
 -- name: maintenance_file_pages
 -- The number of pages of the database, and the bytes of one page.

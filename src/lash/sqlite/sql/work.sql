@@ -544,8 +544,8 @@ LIMIT :limit;
 -- name: work_marks
 -- Which lists of a poll are not empty: ready or due work of sessions; ready or expired processes; sessions and
 -- processes that other incarnations of one boot hold. Then the next moment at which something becomes ready without a
--- write, one arm per kind, and the moment at which the first schedule or deadline of a wait is due, which may have
--- passed. At last the number of the last migration, which another program may have applied, and whether there are
+-- write, one arm per kind, and the moment at which the first schedule, deadline of a wait or line of a limit is due,
+-- which may have passed. At last the number of the last migration, which another program may have applied, and whether there are
 -- reasons to continue turns that were not counted yet. Each is a step or two through an index; the query of a list costs
 -- tens of microseconds even if the list is empty.
 SELECT
@@ -603,6 +603,9 @@ SELECT
             UNION ALL
             SELECT MIN(w.deadline_ms) FROM lash_waits AS w INDEXED BY lash_waits_deadline
             WHERE w.resolution IS NULL AND w.deadline_ms IS NOT NULL
+            UNION ALL
+            SELECT MIN(c.check_at_ms) FROM lash_limit_lines AS c INDEXED BY lash_limit_lines_check
+            WHERE c.check_at_ms IS NOT NULL
         ) AS timer
     ),
     (SELECT MAX(number) FROM lash_migrations),

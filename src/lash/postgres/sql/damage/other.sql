@@ -212,6 +212,13 @@ FROM (
         SELECT 1 FROM :"schema".lash_processes AS o WHERE o.process_key = c.process_key
     )
     UNION ALL
+    SELECT 'lash_limit_places' AS name FROM :"schema".lash_limit_places AS c
+    WHERE NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_sessions AS o WHERE o.session_key = c.session_key
+    ) AND NOT EXISTS (
+        SELECT 1 FROM :"schema".lash_processes AS o WHERE o.process_key = c.process_key
+    )
+    UNION ALL
     SELECT 'lash_activity' AS name FROM :"schema".lash_activity AS c
     WHERE NOT EXISTS (
         SELECT 1 FROM :"schema".lash_activity_tails AS o WHERE o.session_key = c.session_key
