@@ -82,7 +82,7 @@ async def test_keys_of_turns(bench: Bench) -> None:
 
     for name in ("a1", "b1"):
         await app.session(name, agent=clerk).send(name)
-        await until(lambda name=name: name in gate.running)  # type: ignore[misc]
+        await until(lambda name=name: name in gate.running)
     await app.session("a2", agent=clerk).send("a2")
     await until_parked(app, "a2")
     for name in ("a1", "a2", "b1"):

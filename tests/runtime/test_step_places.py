@@ -62,7 +62,7 @@ async def test_turns_wait_for_a_place_without_a_slot(bench: Bench) -> None:
     assert await app.session("d", agent=free).ask("x") == "x"
     for name, following in (("a", ["b"]), ("b", ["c"]), ("c", [])):
         gate.end(name)
-        await until(lambda following=following: gate.running == following)  # type: ignore[misc]
+        await until(lambda following=following: gate.running == following)
     assert await asyncio.gather(*asked) == ["a", "b", "c"]
     await until_places(app, 0)
     assert gate.most == 1
