@@ -71,7 +71,10 @@ async def list_queue(
         raise click.UsageError("expected SESSION or --prefix, got both")
     async with shell.storage() as storage:
         session_id = await SESSION.match_given(storage, session_id)
-        fetch = _all_pages(storage, prefix, state) if session_id is None else _session_pages(storage, session_id, state)
+        if session_id is None:
+            fetch = _all_pages(storage, prefix, state)
+        else:
+            fetch = session_queue_pages(storage, session_id, state)
         found = await pages.first(fetch, shell, limit, everything=everything)
     shell.table(
         _COLUMNS,
@@ -96,7 +99,8 @@ def _all_pages(storage: Storage, prefix: str | None, state: str | None) -> pages
     return fetch
 
 
-def _session_pages(storage: Storage, session_id: str, state: str | None) -> pages.Fetch[QueuedBatch]:
+def session_queue_pages(storage: Storage, session_id: str, state: str | None) -> pages.Fetch[QueuedBatch]:
+    """Return the pages of a session's queue, with the state of each batch."""
     from lash.model.queue import PARKED_AT_MS, QueuedBatch, QueuedState
 
     def queued(batch: Batch, parked: ParkedTurn | None, *, pending: bool) -> QueuedBatch:
@@ -128,15 +132,15 @@ def _row(item: QueuedBatch) -> tuple[str, ...]:
     return (
         batch.session_id,
         batch.batch_id,
-        _state(item),
-        _kind(batch.payloads[0]),
+        state_of(item),
+        kind_of(batch.payloads[0]),
         str(batch.attempts),
         age(batch.enqueued_at_ms),
-        _content(batch),
+        content_of(batch),
     )
 
 
-def _state(item: QueuedBatch) -> str:
+def state_of(item: QueuedBatch) -> str:
     """Return the state, and for a parked turn what it waits for and when it continues at the latest."""
     if item.parked is None:
         return item.state.value
@@ -152,7 +156,8 @@ def _fields(item: QueuedBatch) -> object:
     return {**fields, "state": item.state.value, "parked": plain(item.parked)}
 
 
-def _kind(payload: Payload) -> str:
+def kind_of(payload: Payload) -> str:
+    """Return what a payload is: a message, a wake or a command."""
     from lash.model.queue import ProcessWake, SessionCommand
 
     if isinstance(payload, SessionCommand):
@@ -160,7 +165,8 @@ def _kind(payload: Payload) -> str:
     return "wake" if isinstance(payload, ProcessWake) else "message"
 
 
-def _content(batch: Batch) -> str:
+def content_of(batch: Batch) -> str:
+    """Return the texts of a batch."""
     return " / ".join(_text(payload) for payload in batch.payloads)
 
 
@@ -209,7 +215,7 @@ def _dead_row(letter: DeadLetter) -> tuple[str, ...]:
         str(letter.attempts),
         age(letter.died_at_ms),
         f"{letter.reason}{where(letter.error)}",
-        _content(batch),
+        content_of(batch),
     )
 
 

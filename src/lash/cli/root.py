@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "counts": "lash.cli.counts:counts",
     "db": "lash.cli.maintenance:db",
     "import": "lash.cli.framework:import_",
+    "web": "lash.cli.web:web",
     "worker": "lash.cli.work:worker",
     "workers": "lash.cli.workers:workers",
     "doctor": "lash.cli.doctor:doctor",

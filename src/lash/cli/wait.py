@@ -68,7 +68,7 @@ def _row(wait: WaitRecord) -> tuple[str, ...]:
     return (
         wait.key_id,
         _scope(wait.scope),
-        _identity(wait.identity),
+        identity_text(wait.identity),
         "-" if wait.ask is None else wait.ask.text,
         age(wait.created_at_ms),
         age(wait.deadline_ms),
@@ -80,7 +80,7 @@ def _scope(scope: ExecutionScope) -> str:
     return f"{kind} " + " ".join(str(getattr(scope, name)) for name in scope.__struct_fields__)
 
 
-def _identity(identity: WaitIdentity) -> str:
+def identity_text(identity: WaitIdentity) -> str:
     from lash.model.wait import CustomIdentity, ToolCompletion
 
     if isinstance(identity, CustomIdentity):

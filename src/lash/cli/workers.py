@@ -90,27 +90,27 @@ def _row(listed: _Listed) -> tuple[str, ...]:
         beat.host,
         str(beat.pid),
         beat.version,
-        _serves(beat.served, sessions=beat.session_slots, processes=beat.process_slots),
+        serves_text(beat.served, sessions=beat.session_slots, processes=beat.process_slots),
         f"{len(holding.session_ids)}/{beat.session_slots}",
         f"{len(holding.process_ids)}/{beat.process_slots}",
-        _names(holding.session_ids + holding.process_ids) or "-",
+        names_text(holding.session_ids + holding.process_ids) or "-",
         age(worker.started_at_ms),
         age(worker.seen_at_ms),
     )
 
 
-def _serves(served: Served, *, sessions: int, processes: int) -> str:
+def serves_text(served: Served, *, sessions: int, processes: int) -> str:
     """Return which work a worker takes."""
     kinds = [
-        "sessions" + ("" if served.agents is None else f" of {_names(served.agents)}") if sessions else "",
-        "processes" + ("" if served.processes is None else f" {_names(served.processes)}") if processes else "",
+        "sessions" + ("" if served.agents is None else f" of {names_text(served.agents)}") if sessions else "",
+        "processes" + ("" if served.processes is None else f" {names_text(served.processes)}") if processes else "",
     ]
     taken = " and ".join(kind for kind in kinds if kind) or "nothing"
     labels = tuple(f"{key}={value}" for key, value in (served.labels or {}).items())
-    return f"{taken} with {_names(labels)}" if labels else taken
+    return f"{taken} with {names_text(labels)}" if labels else taken
 
 
-def _names(names: tuple[str, ...]) -> str:
+def names_text(names: tuple[str, ...]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" +{more}" if more > 0 else "")
 

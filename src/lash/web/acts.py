@@ -1,0 +1,152 @@
+"""What an operator does from a page: each act is one POST, and goes back to the page it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from lash.base.ids import new_id
+from lash.cli.owner import owner_of
+from lash.cli.text import plural
+from lash.errors import InvalidInput
+from lash.model.value import JSON
+from lash.model.wait import Accepted, AlreadyResolved, Rejected, Resolution, Resolved
+from lash.runtime.turns.handle import SessionHandle
+from lash.stores.storage import Storage
+
+_MOST_LETTERS: Final = 1_000
+"""How many dead letters one act moves; the page offers the rest again."""
+
+
+class Done(NamedTuple):
+    """Where the visitor goes after an act, and what it is told there."""
+
+    text: str
+    page: str
+    query: Mapping[str, str]
+
+
+Fields: TypeAlias = Mapping[str, str]
+Act: TypeAlias = Callable[[Storage, Fields, str], Awaitable[Done]]
+
+
+def _required(fields: Fields, name: str) -> str:
+    value = fields.get(name, "").strip()
+    if not value:
+        raise InvalidInput(f"expected a value for {name}, got none; go back and fill it in")
+    return value
+
+
+def _json(text: str) -> JSON:
+    try:
+        value: JSON = msgspec.json.decode(text or "null")
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"expected JSON, got {text[:60]!r} ({error}); put a text in quotes") from None
+    return value
+
+
+async def send(storage: Storage, fields: Fields, _by: str) -> Done:
+    """Send a message; a form that is submitted twice sends it once."""
+    session_id = _required(fields, "session")
+    agent = fields.get("agent") or None
+    await SessionHandle(storage, session_id, agent=agent).send(_required(fields, "text"), key=_required(fields, "key"))
+    return Done("sent", "session", {"id": session_id})
+
+
+async def fork(storage: Storage, fields: Fields, _by: str) -> Done:
+    """Fork a session at a message."""
+    session_id, node_id = _required(fields, "session"), _required(fields, "node")
+    forked_id = fields.get("new_id", "").strip() or f"{session_id}-{new_id()[-8:]}"
+    await storage.sessions.fork(session_id, forked_id, node_id=node_id)
+    return Done(f"forked from {session_id}", "session", {"id": forked_id})
+
+
+async def cancel_turn(storage: Storage, fields: Fields, by: str) -> Done:
+    session_id, batch_id = _required(fields, "session"), fields.get("batch") or None
+    found = await SessionHandle(storage, session_id).cancel(f"cancelled by {by}", batch_id=batch_id)
+    return Done("asked it to stop" if found else "nothing was running", "session", {"id": session_id})
+
+
+async def cancel_process(storage: Storage, fields: Fields, by: str) -> Done:
+    process_id = _required(fields, "process")
+    await storage.processes.request_cancel(process_id, reason=f"cancelled by {by}")
+    return Done("asked it to stop", "process", {"id": process_id})
+
+
+async def signal(storage: Storage, fields: Fields, _by: str) -> Done:
+    """Send a signal to a process; a form that is submitted twice sends it once."""
+    process_id, name = _required(fields, "process"), _required(fields, "name")
+    payload = _json(fields.get("payload", ""))
+    await storage.events.signal(process_id, name, signal_id=_required(fields, "key"), payload=payload)
+    return Done(f"sent signal {name}", "process", {"id": process_id})
+
+
+async def requeue(storage: Storage, fields: Fields, _by: str) -> Done:
+    session_id, batch_id = _required(fields, "session"), _required(fields, "batch")
+    await storage.queue.requeue(session_id, batch_id)
+    return Done("queued it again", "queue", {"show": "dead"})
+
+
+async def discard(storage: Storage, fields: Fields, _by: str) -> Done:
+    session_id, batch_id = _required(fields, "session"), _required(fields, "batch")
+    gone = await storage.queue.discard(session_id, batch_id)
+    return Done("discarded it" if gone else "it was gone already", "queue", {"show": "dead"})
+
+
+async def requeue_all(storage: Storage, fields: Fields, _by: str) -> Done:
+    """Queue every dead letter again that the page showed the count of, up to the limit of one act."""
+    prefix = fields.get("prefix", "")
+    letters = await storage.queue.dead(prefix=prefix or None, limit=_MOST_LETTERS)
+    for letter in letters:
+        await storage.queue.requeue(letter.batch.session_id, letter.batch.batch_id)
+    return Done(f"queued {plural(len(letters), 'message')} again", "queue", {"show": "dead", "prefix": prefix})
+
+
+async def resolve(storage: Storage, fields: Fields, _by: str) -> Done:
+    """Answer a wait: with JSON, or with true if the form has no answer field."""
+    value = _json(fields["value"]) if "value" in fields else True
+    return await _settle(storage, _required(fields, "wait"), Resolved(value=value))
+
+
+async def reject(storage: Storage, fields: Fields, by: str) -> Done:
+    message = fields.get("message", "").strip() or f"rejected by {by}"
+    return await _settle(storage, _required(fields, "wait"), Rejected(code="rejected", message=message))
+
+
+async def _settle(storage: Storage, wait_id: str, resolution: Resolution) -> Done:
+    answer = await storage.waits.resolve_id(wait_id, resolution)
+    if isinstance(answer, Accepted):
+        return Done("answered", "inbox", {})
+    told = "it was answered before" if isinstance(answer, AlreadyResolved) else "the wait is unknown or was revoked"
+    return Done(told, "inbox", {})
+
+
+async def drain(storage: Storage, fields: Fields, _by: str) -> Done:
+    found = await storage.workers.drain(_required(fields, "worker"))
+    return Done("it takes nothing new" if found else "the worker is gone", "workers", {})
+
+
+async def set_schedule(storage: Storage, fields: Fields, _by: str) -> Done:
+    """Enable or disable a schedule; a form about an older revision is refused by the storage."""
+    owner, key = owner_of(fields.get("session") or None), _required(fields, "schedule")
+    change = storage.schedules.enable if fields.get("enable") == "yes" else storage.schedules.disable
+    await change(owner, key, revision=int(_required(fields, "revision")))
+    return Done("enabled" if fields.get("enable") == "yes" else "disabled", "triggers", {})
+
+
+ACTS: Final[Mapping[str, Act]] = {
+    "send": send,
+    "fork": fork,
+    "cancel-turn": cancel_turn,
+    "cancel-process": cancel_process,
+    "signal": signal,
+    "requeue": requeue,
+    "requeue-all": requeue_all,
+    "discard": discard,
+    "resolve": resolve,
+    "reject": reject,
+    "drain": drain,
+    "set-schedule": set_schedule,
+}

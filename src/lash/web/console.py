@@ -1,0 +1,144 @@
+"""The console as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from lash.errors import ConfigError, InvalidInput, LashError, NotFound, SessionDeleted
+from lash.runtime.app import App
+from lash.stores.storage import Storage
+from lash.web.access import AccessCheck, Visitor
+from lash.web.acts import ACTS, Act
+from lash.web.download import download
+from lash.web.edge import Edge
+from lash.web.forms import fields_of, keep_token, personal, token_of
+from lash.web.frame import document
+from lash.web.live import Live, Pieces, Watched
+from lash.web.pages import PAGES
+from lash.web.show import Redact, link
+from lash.web.view import Page, View, Visit
+
+_STATIC: Final = Path(__file__).parent / "static"
+_MISSING: Final = (NotFound, SessionDeleted)
+_THEME: Final = "lash_theme"
+
+
+def console(
+    source: App | Storage,
+    *,
+    access: AccessCheck,
+    redact: Redact | None = None,
+    title: str = "lash",
+    hosts: Collection[str] | None = None,
+) -> ASGIApp:
+    """Return pages that show and steer a storage, to mount in an ASGI application.
+
+    ``source`` is an app or a storage that is open while requests are served; the console borrows it, and runs in its
+    event loop. ``access`` returns for each request what it may do: `Access.READ`, `Access.ALL`, or None, which refuses
+    it. ``redact`` is applied to every text of users and models before it is shown. ``hosts``, if given, are the names
+    under which the console is reached; requests with another Host header are refused.
+    """
+    if not callable(access):
+        raise ConfigError("expected access to be a function of a request; it decides who may see the console")
+    return Edge(_Console(source, redact or _unchanged, title).app(), access, hosts=hosts)
+
+
+def _unchanged(text: str) -> str:
+    return text
+
+
+class _Console:
+    def __init__(self, source: App | Storage, redact: Redact, title: str) -> None:
+        self._source = source
+        self._redact = redact
+        self._title = title
+        self._live = Live(self._storage, self._pieces)
+
+    def app(self) -> Starlette:
+        routes: list[BaseRoute] = [
+            Route("/events", self._events, methods=["GET"]),
+            Route("/attachment", self._attachment, methods=["GET"]),
+            Mount("/static", StaticFiles(directory=_STATIC)),
+            *(Route(f"/{path}", self._page(path, view), methods=["GET"]) for path, view in PAGES.items()),
+            *(Route(f"/{path}", self._act(act), methods=["POST"]) for path, act in ACTS.items()),
+        ]
+        return Starlette(routes=routes, exception_handlers={LashError: _failed})
+
+    def _storage(self) -> Storage:
+        return self._source.storage if isinstance(self._source, App) else self._source
+
+    def _visit(self, query: Mapping[str, str], *, may_act: bool) -> Visit:
+        return Visit(self._storage(), query, may_act, self._redact)
+
+    def _page(self, path: str, view: View) -> Callable[[Request], object]:
+        async def respond(request: Request) -> Response:
+            visitor = _visitor(request)
+            page = await view(self._visit(request.query_params, may_act=visitor.may_act))
+            return self._document(request, path, page)
+
+        return respond
+
+    def _document(self, request: Request, path: str, page: Page) -> Response:
+        token = token_of(request)
+        query = {name: value for name, value in request.query_params.items() if name != "done"}
+        html = document(
+            page,
+            path,
+            title=self._title,
+            theme=request.cookies.get(_THEME, "auto"),
+            stream=link("events", page=path, **query) if "cursor" not in query else None,
+            message=request.query_params.get("done", ""),
+        )
+        response = HTMLResponse(personal(html, token))
+        keep_token(response, request, token)
+        return response
+
+    async def _pieces(self, watched: Watched) -> Pieces:
+        page = await PAGES[watched.path](self._visit(dict(watched.query), may_act=watched.may_act))
+        return {str(index): str(piece) for index, piece in enumerate(page.pieces)}
+
+    async def _events(self, request: Request) -> Response:
+        query = dict(request.query_params)
+        path = query.pop("page", "")
+        if path not in PAGES:
+            return PlainTextResponse("unknown page\n", 404)
+        if self._live.is_full:
+            return PlainTextResponse("too many open pages; this one does not update\n", 503)
+        watched = Watched(path, tuple(sorted(query.items())), _visitor(request).may_act)
+        stream = self._live.stream(watched, token_of(request))
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    async def _attachment(self, request: Request) -> Response:
+        return await download(self._storage(), request.query_params)
+
+    def _act(self, act: Act) -> Callable[[Request], object]:
+        async def respond(request: Request) -> Response:
+            fields = await fields_of(request)
+            if fields is None:
+                return PlainTextResponse("the form is too old; load the page again\n", 403)
+            done = await act(self._storage(), fields, _visitor(request).name)
+            return RedirectResponse(link(done.page, **{**done.query, "done": done.text}), 303)
+
+        return respond
+
+
+def _visitor(request: Request) -> Visitor:
+    visitor = request.scope["lash_visitor"]
+    assert isinstance(visitor, Visitor)
+    return visitor
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    """Return an error of the storage as a page of text; nothing of the database is in it."""
+    assert isinstance(error, LashError)
+    status = 404 if isinstance(error, _MISSING) else 400 if isinstance(error, InvalidInput) else 409
+    return PlainTextResponse(f"{error}\n", status)

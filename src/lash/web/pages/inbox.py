@@ -1,0 +1,49 @@
+"""Open waits: what waits for a person, with a form to answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import htpy as h
+
+from lash.cli.wait import identity_text
+from lash.model.effect import ExecutionScope, ProcessScope, TurnScope
+from lash.model.wait import SignalIdentity, WaitRecord
+from lash.web.show import act, ago, line, more_link, name_link
+from lash.web.view import Page, Visit
+
+_PAGE: Final = 50
+
+
+async def inbox(visit: Visit) -> Page:
+    """One read of one page. The keys of waits are not read; an answer names the wait by its id."""
+    found = await visit.storage.waits.pending(limit=_PAGE, after=visit.parameter("cursor") or None)
+    cursor = found[-1].key_id if len(found) == _PAGE else None
+    cards = [_card(visit, wait) for wait in found if not isinstance(wait.identity, SignalIdentity)]
+    nothing = h.p(".empty")["Nothing waits for you. Agents ask here with turn.wait() and ctx.wait()."]
+    return Page("Inbox", (h.section("#found")[cards or nothing, more_link("inbox", visit.query, cursor, "cursor")],))
+
+
+def _card(visit: Visit, wait: WaitRecord) -> h.Element:
+    fields = {"wait": wait.key_id}
+    value = h.label(".wide")[h.span["answer (JSON)"], h.input(type="text", name="value", value="true")]
+    message = h.label(".wide")[h.span["reason"], h.input(type="text", name="message")]
+    return h.article(".card", id=f"w-{wait.key_id[:16]}")[
+        h.h2[line(visit.redact(identity_text(wait.identity)), 120)],
+        h.p[_scope(wait.scope), " · asked ", ago(wait.created_at_ms)],
+        wait.deadline_ms is not None and h.p[badge_deadline(wait.deadline_ms)],
+        visit.may_act
+        and (act("resolve", "Answer", fields, value), act("reject", "Reject", fields, message, danger=True)),
+    ]
+
+
+def badge_deadline(deadline_ms: int) -> h.Node:
+    return ("answer until ", ago(deadline_ms))
+
+
+def _scope(scope: ExecutionScope) -> h.Node:
+    if isinstance(scope, TurnScope):
+        return ("session ", name_link("session", scope.session_id))
+    if isinstance(scope, ProcessScope):
+        return ("process ", name_link("process", scope.process_id))
+    return f"operation {line(scope.operation_id, 80)}"

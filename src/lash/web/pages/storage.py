@@ -1,0 +1,51 @@
+"""The storage itself: what it holds, how large it is, what can be pruned."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import htpy as h
+
+from lash.cli.text import size
+from lash.model.maintenance import Prunable, StorageReport
+from lash.web.show import Column, facts, table
+from lash.web.view import Page, Visit
+
+_OLD_MS: Final = 30 * 86_400_000
+
+
+async def storage(visit: Visit) -> Page:
+    """Two reads; the sizes are estimates where exact ones would read every row."""
+    report, prunable = await asyncio.gather(
+        visit.storage.report(), visit.storage.maintenance.prunable(older_than_ms=_OLD_MS)
+    )
+    return Page("Storage", (_sizes(report), _prunable(prunable), _doctor()))
+
+
+def _sizes(report: StorageReport) -> h.Element:
+    rows = (
+        (name, f"{'' if noun.exact else 'about '}{noun.rows:,}", size(noun.bytes))
+        for name, noun in sorted(report.nouns.items(), key=lambda each: -(each[1].bytes or 0))
+    )
+    return h.section("#sizes")[
+        facts((("stored in all", size(report.bytes)),)),
+        table(("what", Column("rows", is_number=True), Column("bytes", is_number=True)), rows, nothing="Empty."),
+    ]
+
+
+def _prunable(found: Prunable) -> h.Element:
+    counts = {name.replace("_", " "): getattr(found, name) for name in found.__struct_fields__ if name != "before_ms"}
+    rows = ((name, f"{count:,}") for name, count in counts.items() if count)
+    return h.section("#prunable")[
+        h.h2["Older than 30 days"],
+        table(("what", Column("rows", is_number=True)), rows, nothing="Nothing is old enough to be pruned."),
+        any(counts.values()) and h.p[h.code["lash prune --older-than 30d --dry-run"], " shows what would go."],
+    ]
+
+
+def _doctor() -> h.Element:
+    return h.section("#doctor")[
+        h.h2["Checks"],
+        h.p[h.code["lash doctor"], " checks the set-up, ", h.code["lash audit"], " searches for damaged rows."],
+    ]
