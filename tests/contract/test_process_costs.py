@@ -175,6 +175,7 @@ def _listing(**wanted: Any) -> Ask:  # noqa: ANN401 - the fields of a filter
 LISTS: Final[dict[str, Ask]] = {
     "all": _listing(),
     "a later page": lambda storage: _second_page(storage, ProcessFilter()),
+    "by id": _listing(process_id="p000007"),
     "by definition": _listing(definition={"a": 1}),
     "by wake target": _listing(wake_session_id="woken7"),
     "by originator": _listing(originator_session_id="maker7"),

@@ -35,6 +35,8 @@ class TestProcessList:
         await storage.processes.complete("c", DONE)
         start = harness.clock.now_ms() - 20
         assert await listed(storage) == ["c", "b", "a"]
+        assert await listed(storage, process_id="b") == ["b"]
+        assert await listed(storage, process_id="b", label="one") == []
         assert await listed(storage, kind="k1") == ["b", "a"]
         assert await listed(storage, label="one") == ["c", "a"]
         assert await listed(storage, label="one", kind="k1") == ["a"]

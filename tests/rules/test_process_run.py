@@ -281,6 +281,7 @@ def test_a_list_is_read_by_what_narrows_most() -> None:
         ("originator", {"originator_session_id": "s"}),
         ("wake", {"wake_session_id": "s"}),
         ("definition", {"definition": None}),
+        ("id", {"process_id": "p"}),
     ):
         wanted = replace(wanted, **change)
         assert leading_filter(wanted) == name

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from lash.stores.storage import Storage
+    from lash.web.console import Console
 
 _PORT: Final = 8137
 _STOP_S: Final = 2
@@ -66,8 +70,8 @@ async def web(
     async with shell.storage() as storage:
         with _listening(host, port) as listener:
             address = f"http://{_shown(host)}:{listener.getsockname()[1]}/"
-            app = _app(shell, storage, address, allow, token, (*hosts, host), trust_header, proxies)
-            await _serve(app, listener)
+            app, streams = _app(shell, storage, address, allow, token, (*hosts, host), trust_header, proxies)
+            await _serve(app, streams, listener)
 
 
 def _check(host: str, token: str | None, header: str | None, proxies: Sequence[str]) -> None:
@@ -112,7 +116,8 @@ def _app(
     hosts: tuple[str, ...],
     header: str | None,
     proxies: Sequence[str],
-) -> ASGIApp:
+) -> tuple[ASGIApp, Console]:
+    """Return what is served, and the console in it."""
     from lash.web import Access, console
     from lash.web.login import ProxyAccess, TokenAccess
 
@@ -123,11 +128,13 @@ def _app(
         except ValueError as error:
             raise click.UsageError(f"expected a network such as 10.0.0.0/8 for --trusted-proxy: {error}") from None
         shell.done(f"the console listens on {address}", {"address": address})
-        return console(storage, access=ProxyAccess(access, header, networks), hosts=hosts)
+        made = console(storage, access=ProxyAccess(access, header, networks), hosts=hosts)
+        return made, made
     port = int(address.rstrip("/").rpartition(":")[2])
     check = TokenAccess(access, token=token, port=port, renewed=lambda new: _tell(shell, address, new))
     _tell(shell, address, check.token)
-    return check.wrap(console(storage, access=check, hosts=hosts))
+    made = console(storage, access=check, hosts=hosts)
+    return check.wrap(made), made
 
 
 def _tell(shell: Shell, address: str, token: str) -> None:
@@ -135,8 +142,8 @@ def _tell(shell: Shell, address: str, token: str) -> None:
     shell.done(f"open {url}", {"address": address, "url": url})
 
 
-async def _serve(app: ASGIApp, listener: socket.socket) -> None:
-    """Serve until a signal."""
+async def _serve(app: ASGIApp, streams: Console, listener: socket.socket) -> None:
+    """Serve until a signal, and end the streams then: a server waits for open responses."""
     try:
         import uvicorn
     except ModuleNotFoundError:
@@ -151,4 +158,19 @@ async def _serve(app: ASGIApp, listener: socket.socket) -> None:
         lifespan="off",
         timeout_graceful_shutdown=_STOP_S,
     )
-    await uvicorn.Server(config).serve(sockets=[listener])
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Leave signals to the command: the server would raise them again after it has stopped."""
+            yield
+
+    server = Server(config)
+
+    def stop() -> None:
+        server.should_exit = True
+        streams.end_streams()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    await server.serve(sockets=[listener])

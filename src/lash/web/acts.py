@@ -21,7 +21,7 @@ _MOST_LETTERS: Final = 1_000
 
 
 class Done(NamedTuple):
-    """Where the visitor goes after an act, and what it is told there."""
+    """Where the visitor goes after an act, and the notice that the page shows."""
 
     text: str
     page: str
@@ -119,8 +119,8 @@ async def _settle(storage: Storage, wait_id: str, resolution: Resolution) -> Don
     answer = await storage.waits.resolve_id(wait_id, resolution)
     if isinstance(answer, Accepted):
         return Done("answered", "inbox", {})
-    told = "it was answered before" if isinstance(answer, AlreadyResolved) else "the wait is unknown or was revoked"
-    return Done(told, "inbox", {})
+    text = "it was answered before" if isinstance(answer, AlreadyResolved) else "the wait is unknown or was revoked"
+    return Done(text, "inbox", {})
 
 
 async def drain(storage: Storage, fields: Fields, _by: str) -> Done:

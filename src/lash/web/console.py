@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import Receive, Scope, Send
 
 from lash.errors import ConfigError, InvalidInput, LashError, NotFound, SessionDeleted
 from lash.runtime.app import App
@@ -39,7 +39,7 @@ def console(
     redact: Redact | None = None,
     title: str = "lash",
     hosts: Collection[str] | None = None,
-) -> ASGIApp:
+) -> Console:
     """Return pages that show and steer a storage, to mount in an ASGI application.
 
     ``source`` is an app or a storage that is open while requests are served; the console borrows it, and runs in its
@@ -49,21 +49,34 @@ def console(
     """
     if not callable(access):
         raise ConfigError("expected access to be a function of a request; it decides who may see the console")
-    return Edge(_Console(source, redact or _unchanged, title).app(), access, hosts=hosts)
+    return Console(source, access, redact or _unchanged, title, hosts)
 
 
 def _unchanged(text: str) -> str:
     return text
 
 
-class _Console:
-    def __init__(self, source: App | Storage, redact: Redact, title: str) -> None:
+class Console:
+    """The console as an ASGI application; `console` makes it."""
+
+    def __init__(
+        self, source: App | Storage, access: AccessCheck, redact: Redact, title: str, hosts: Collection[str] | None
+    ) -> None:
         self._source = source
         self._redact = redact
         self._title = title
         self._live = Live(self._storage, self._pieces)
+        self._edge = Edge(self._app(), access, hosts=hosts)
 
-    def app(self) -> Starlette:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await self._edge(scope, receive, send)
+
+    def end_streams(self) -> None:
+        """End the streams of all open pages, for a server that stops and would wait for them."""
+        self._live.end()
+
+    def _app(self) -> Starlette:
         routes: list[BaseRoute] = [
             Route("/events", self._events, methods=["GET"]),
             Route("/attachment", self._attachment, methods=["GET"]),

@@ -97,9 +97,13 @@ def _is_loopback(name: str) -> bool:
 
 
 def _is_same_site(request: Request) -> bool:
-    """Return whether a form came from this console, as far as the browser says; the token of the form decides."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return False
+    """Return whether a form came from this console, as far as the browser says; the token of the form decides.
+
+    Browsers that send Sec-Fetch-Site are believed: without a referrer they send no useful Origin.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
     origin = request.headers.get("origin")
     return origin is None or origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
 

@@ -1,7 +1,7 @@
 """The stream: pieces of pages, sent again when they have changed.
 
 One task renders for all streams of a process. It waits for a hint, renders each page that is open once, however many
-visitors have it open, and each stream sends the pieces that differ from those it sent before.
+visitors have it open, and each stream sends the pieces that differ from what it sent before.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Live:
         self._open: dict[Watched, _Shared] = {}
         self._streams = 0
         self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
         self.renders = 0
         """How many pages were rendered so far."""
 
@@ -57,7 +58,7 @@ class Live:
         return self._streams >= MOST_STREAMS
 
     async def stream(self, watched: Watched, token: str) -> AsyncIterator[str]:
-        """Yield the events of one stream: all pieces at first, then those that change."""
+        """Yield the events of one stream: all pieces at first, then the changed ones."""
         shared = self._open.setdefault(watched, _Shared())
         shared.streams += 1
         self._streams += 1
@@ -76,8 +77,14 @@ class Live:
         finally:
             self._leave(watched, shared)
 
+    def end(self) -> None:
+        """End every stream; the browsers open new ones while the console is served."""
+        for shared in self._open.values():
+            shared.end()
+
     def _begin(self) -> None:
         if self._task is None or self._task.done():
+            self._wake = asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._run())
         else:
             # The page may be new to the renderer.
@@ -93,7 +100,6 @@ class Live:
             self._task = None
 
     async def _run(self) -> None:
-        self._wake = asyncio.Event()
         try:
             with self._storage().hints.listen(everything=True) as hints:
                 while True:
@@ -105,8 +111,7 @@ class Live:
                     if not self._wake.is_set():
                         await self._next(hints.wait(_QUIET_S))
         except StorageClosed:
-            for shared in self._open.values():
-                shared.end()
+            self.end()
 
     async def _next(self, hint: Awaitable[object]) -> None:
         """Return at a hint, after the quiet time, or when a page was opened."""
@@ -158,7 +163,7 @@ class _Shared:
         return True
 
     def _announce(self) -> None:
-        # Streams that wait now are woken; those that read later see the new pieces.
+        # Streams that wait now are woken; a stream that reads later sees the new pieces.
         news, self._news = self._news, asyncio.Event()
         news.set()
 

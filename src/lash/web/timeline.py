@@ -47,7 +47,7 @@ def _axis(span: int, height: int) -> list[h.Element]:
     return [
         h.g(".axis")[
             h.line(x1=f"{x:.1f}", x2=f"{x:.1f}", y1=str(_ROW), y2=str(height)),
-            h.text(x=f"{x:.1f}", y="14")[duration(span * index // 4)],
+            h.text(x=f"{x:.1f}", y="14", text_anchor="start" if index == 0 else "end")[duration(span * index // 4)],
         ]
         for index, x in ticks
     ]

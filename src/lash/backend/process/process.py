@@ -51,6 +51,7 @@ from lash.stores.process.process import ProcessRows
 
 _PAGES: Final = {
     "all": "process_page_all",
+    "id": "process_page_id",
     "definition": "process_page_definition",
     "wake": "process_page_wake",
     "originator": "process_page_originator",

@@ -271,6 +271,7 @@ class ProcessFilter(Value, frozen=True, kw_only=True):
     ``waiting`` is true for a process that waits for a signal, ``parked`` for one that sleeps, waits or retries.
     """
 
+    process_id: str | None = None
     status: ProcessStatus | None = None
     waiting: bool | None = None
     parked: bool | None = None

@@ -209,6 +209,8 @@ def check_filter(wanted: object) -> ProcessFilter:
         flag = getattr(wanted, name)
         if flag is not None and not isinstance(flag, bool):
             raise InvalidInput(f"{name} must be true, false or None, not {flag!r:.80}")
+    if wanted.process_id is not None:
+        check_identifier("process_id", wanted.process_id)
     for name in ("kind", "label", "originator_session_id", "wake_session_id"):
         text = getattr(wanted, name)
         if text is not None:
@@ -227,6 +229,7 @@ def check_filter(wanted: object) -> ProcessFilter:
 def leading_filter(wanted: ProcessFilter) -> str:
     """Return the most selective part of a filter, whose index the list is read by; ``all`` if the filter is empty."""
     leading = (
+        ("id", wanted.process_id is not None),
         ("definition", not isinstance(wanted.definition, msgspec.UnsetType)),
         ("wake", wanted.wake_session_id is not None),
         ("originator", wanted.originator_session_id is not None),

@@ -13,7 +13,7 @@ from lash.errors import InvalidInput, ProcessNotFound
 from lash.model.effect import EffectRecord, ProcessScope
 from lash.model.failure import traceback_in
 from lash.model.process.event import ATTEMPT_FAILED, CONTINUED, FAILED, STARTED, ProcessEvent
-from lash.model.process.process import Failure, ProcessRecord, SessionOriginator
+from lash.model.process.process import Failure, ProcessFilter, ProcessRecord, SessionOriginator
 from lash.web.forms import FORM_KEY
 from lash.web.pages.processes import process_badge, process_name
 from lash.web.show import act, ago, badge, block, facts, json_block, line, name_link, now_ms, table, text_field
@@ -29,14 +29,15 @@ async def process(visit: Visit) -> Page:
     process_id = visit.parameter("id")
     if not process_id:
         raise InvalidInput("expected the id of a process in the address, got none")
-    record, events, effects, holder = await asyncio.gather(
-        visit.storage.processes.get(process_id),
+    listed, events, effects, holder = await asyncio.gather(
+        visit.storage.processes.list(ProcessFilter(process_id=process_id), with_state=True, limit=1),
         visit.storage.events.recent(process_id, _EVENTS),
         visit.storage.effects.list(ProcessScope(process_id=process_id), limit=_EFFECTS),
         visit.storage.process_leases.holder(process_id),
     )
-    if record is None:
+    if not listed.processes:
         raise ProcessNotFound(process_id)
+    record = listed.processes[0]
     runs_at = None if holder is None else holder.owner.owner_id
     pieces = (
         _facts(visit, record, runs_at),

@@ -38,7 +38,8 @@ SELECT
 -- fragment: process_filters
 -- The filters of a list, in a form that the planner chooses no index for.
     AND CASE
-        WHEN ($3::text IS NULL OR p.definition_hash = $3::text)
+        WHEN ($14::text IS NULL OR p.process_id = $14::text)
+            AND ($3::text IS NULL OR p.definition_hash = $3::text)
             AND ($4::text IS NULL OR p.wake_session_id = $4::text)
             AND ($5::text IS NULL OR p.originator_session_id = $5::text)
             AND ($6::text IS NULL OR p.label = $6::text)
@@ -169,6 +170,17 @@ SELECT EXISTS (SELECT 1 FROM :"schema".lash_process_tombstones WHERE process_id 
 -- include: process_state
 FROM :"schema".lash_processes AS p
 WHERE p.process_key < coalesce($1::bigint, 9223372036854775807)
+-- include: process_filters
+ORDER BY p.process_key DESC
+LIMIT $2::bigint;
+
+-- name: process_page_id
+-- process_page_all, read by id.
+-- include: process_columns
+-- include: process_state
+FROM :"schema".lash_processes AS p
+WHERE p.process_id = $14::text
+    AND p.process_key < coalesce($1::bigint, 9223372036854775807)
 -- include: process_filters
 ORDER BY p.process_key DESC
 LIMIT $2::bigint;

@@ -43,6 +43,7 @@ class SQLiteProcessRows:
             return reader.all(
                 ListedProcessRow,
                 wanted.query,
+                process_id=fits.process_id,
                 definition_hash=wanted.definition_hash,
                 wake_session_id=fits.wake_session_id,
                 originator_session_id=fits.originator_session_id,

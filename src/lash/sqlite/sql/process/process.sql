@@ -34,6 +34,7 @@ SELECT
 
 -- fragment: process_filters
 -- The filters of a list, with its order and limit.
+    AND (:process_id IS NULL OR p.process_id = :process_id)
     AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
     AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
     AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
@@ -175,6 +176,15 @@ WHERE NOT EXISTS (SELECT 1 FROM oldest AS y WHERE y.occurred_at_ms >= :before_ms
 -- include: process_state
 FROM lash_processes AS p
 WHERE p.process_key < COALESCE(:before, 9223372036854775807)
+-- include: process_filters
+
+-- name: process_page_id
+-- process_page_all, read by id.
+-- include: process_columns
+-- include: process_state
+FROM lash_processes AS p
+WHERE p.process_id = :process_id
+    AND p.process_key < COALESCE(:before, 9223372036854775807)
 -- include: process_filters
 
 -- name: process_page_definition

@@ -1,0 +1,100 @@
+"""What an operator does from a page, on both databases."""
+
+from __future__ import annotations
+
+from lash.model.process.event import EventType
+from lash.model.queue import TurnInput
+from lash.model.wait import Resolved
+from lash.stores.storage import Storage
+from tests.factories.process import process
+from tests.web.site import fill, site
+
+
+async def test_a_wait_is_answered_by_its_id(storage: Storage) -> None:
+    """An answer resolves the wait once; the second one reports the first."""
+    await fill(storage, 1)
+    (wait,) = await storage.waits.pending()
+    key = await storage.waits.key(wait.scope, wait.identity)
+    async with site(storage) as visitor:
+        answer = await visitor.post("resolve", {"wait": wait.key_id, "value": '{"approved": true}'})
+        assert answer.headers["location"] == "inbox?done=answered"
+        again = await visitor.post("reject", {"wait": wait.key_id})
+        assert again.headers["location"] == "inbox?done=it+was+answered+before"
+    stored = await storage.waits.get(key)
+    assert stored is not None
+    assert stored.resolution == Resolved(value={"approved": True})
+
+
+async def test_a_wrong_answer_changes_nothing(storage: Storage) -> None:
+    """Text that is not JSON is refused with the remedy."""
+    await fill(storage, 1)
+    (wait,) = await storage.waits.pending()
+    async with site(storage) as visitor:
+        refused = await visitor.post("resolve", {"wait": wait.key_id, "value": "yes please"})
+        assert refused.status_code == 400
+        assert "put a text in quotes" in refused.text
+    assert await storage.waits.pending() == (wait,)
+
+
+async def test_dead_letters_are_queued_again(storage: Storage) -> None:
+    """One of them, or all that the page counted."""
+    await fill(storage, 3)
+    first = (await storage.queue.dead())[0].batch
+    async with site(storage) as visitor:
+        fields = {"session": first.session_id, "batch": first.batch_id}
+        assert (await visitor.post("requeue", fields)).status_code == 303
+        assert len(await storage.queue.dead()) == 2
+        assert (await visitor.post("requeue", fields)).status_code == 404
+        done = await visitor.post("requeue-all", {"prefix": ""})
+        assert "queued+2+messages+again" in done.headers["location"]
+    assert await storage.queue.dead() == ()
+
+
+async def test_a_message_is_sent_once(storage: Storage) -> None:
+    """A form that is sent twice, as by a reload, is one message."""
+    await fill(storage, 1)
+    async with site(storage) as visitor:
+        for _ in range(2):
+            await visitor.post("send", {"session": "s0", "text": "from the console", "key": "form-1"})
+    texts = [batch.payloads for batch in await storage.queue.list("s0")]
+    assert texts.count((TurnInput.of_text("from the console"),)) == 1
+
+
+async def test_a_session_is_forked_at_a_message(storage: Storage) -> None:
+    """The fork ends at the message, and the page goes to it."""
+    await fill(storage, 1)
+    async with site(storage) as visitor:
+        done = await visitor.post("fork", {"session": "s0", "node": "b", "new_id": "copy"})
+        assert done.headers["location"] == "session?id=copy&done=forked+from+s0"
+        assert "fork of" in await visitor.get("session?id=copy")
+    path = await storage.session("copy").raw_path()
+    assert [node.node_id for node in path] == ["a", "b"]
+
+
+async def test_processes_are_signalled_and_cancelled(storage: Storage) -> None:
+    """A signal that is sent twice is in the log once; a request to cancel names the visitor."""
+    await storage.processes.register(process("p", EventType(name="signal.go")))
+    async with site(storage) as visitor:
+        for _ in range(2):
+            fields = {"process": "p", "name": "go", "payload": "[1]", "key": "form-2"}
+            assert (await visitor.post("signal", fields)).status_code == 303
+        await visitor.post("cancel-process", {"process": "p"})
+    events = await storage.events.after("p")
+    assert [(event.event_type, event.payload) for event in events if event.event_type == "signal.go"] == [
+        ("signal.go", [1])
+    ]
+    record = await storage.processes.get("p")
+    assert record is not None
+    assert record.projection.cancel_reason == "cancelled by console"
+
+
+async def test_attachments_are_downloads(storage: Storage) -> None:
+    """The bytes come as a file to save, whatever type the user gave, in a sandbox."""
+    await fill(storage, 1, "<script>alert(1)</script>")
+    (entry,) = (await storage.attachments.list("s0")).entries
+    async with site(storage) as visitor:
+        response = await visitor.client.get("/attachment", params={"session": "s0", "id": entry.ref.id})
+    assert response.content == b"<script>alert(1)</script>"
+    assert response.headers["content-type"] == "application/octet-stream"
+    assert response.headers["content-disposition"].startswith("attachment;")
+    assert "sandbox" in response.headers["content-security-policy"]
