@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,6 +22,8 @@ from tests.web.site import fill
 
 PATIENCE_S = 60.0
 PATIENCE_MS = PATIENCE_S * 1_000
+SCREENSHOTS = Path(folder) if (folder := os.environ.get("LASH_SCREENSHOTS")) else None
+"""Where the pictures of the documentation are written: ``LASH_SCREENSHOTS=docs/assets/console``."""
 PAGES = ("", "sessions", "processes", "inbox", "queue", "queue?show=dead", "workers", "triggers", "tokens", "storage")
 
 
@@ -157,6 +160,8 @@ async def test_it_is_accessible_in_both_colours_and_on_a_phone(page: Page, backe
         for path in (*PAGES, "session?id=s0", "process?id=p0"):
             await page.goto(base + path)
             assert await page.evaluate("document.documentElement.dataset.theme") == theme
+            if SCREENSHOTS and theme == "light":
+                await page.screenshot(path=SCREENSHOTS / f"{_name(path)}.png")
             found = await Axe().run(page)
             serious = [each["id"] for each in found.response["violations"] if each["impact"] in ("serious", "critical")]
             assert serious == [], (path, theme, found.generate_report())
@@ -164,6 +169,10 @@ async def test_it_is_accessible_in_both_colours_and_on_a_phone(page: Page, backe
     for path in (*PAGES, "session?id=s0", "process?id=p0"):
         await page.goto(base + path)
         assert await page.evaluate("document.documentElement.scrollWidth") <= 375, path
+
+
+def _name(path: str) -> str:
+    return path.partition("?")[0] + ("-dead" if "dead" in path else "") or "overview"
 
 
 @pytest.mark.parametrize("backend_name", ["sqlite"])
