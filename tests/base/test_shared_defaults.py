@@ -12,6 +12,7 @@ import pytest
 
 import lash.model
 from lash.model.queue import ProcessWake
+from lash.model.session.trace import TraceStep
 from lash.model.trigger.schedule import ScheduleDraft
 from lash.model.value import Value
 from tests.factories.session import frame
@@ -20,6 +21,7 @@ EXAMPLES = (
     ScheduleDraft(key="k", cron="0 * * * *"),
     ProcessWake(wake_id="w", process_id="p", sequence=1),
     frame("f"),
+    TraceStep(name="search#1", began_at_ms=1, took_ms=2),
 )
 """One of each stored record with such a default."""
 NOT_STORED = {"CommitBudget": "an option of the storage"}

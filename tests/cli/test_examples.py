@@ -40,8 +40,8 @@ async def digest(ctx: lash.Context) -> None: ...
 @app.process
 async def refund(ctx: lash.Context, order: int) -> None: ...
 """
-WITH_A_WORKER = {"ask", "sessions watch", "watch", "worker"}
-"""Commands that need a worker or do not end by themselves: see below and `tests.cli.test_conversation`."""
+WITH_A_WORKER = {"ask", "sessions watch", "watch", "web", "worker"}
+"""Commands that need a worker or do not end by themselves: see below, `tests.cli.test_conversation` and tests/proof/web."""
 
 WITH_A_FRAMEWORK = {"import"}
 """Commands that need a framework, in whose environment they are tested: `make adapters`."""

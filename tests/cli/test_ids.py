@@ -46,7 +46,7 @@ def test_a_unique_beginning_is_an_id(seeded: Seeded, tmp_path: Path) -> None:
         ("signal res approve", "signal approve is event 3 of research-7\n"),
         ("cancel res", "asked process research-7 to stop\n"),
         (f"queue requeue sup {seeded.batch[:-1]}", f"requeued {seeded.batch}\n"),
-        (f"waits resolve {seeded.wait[:10]}", "resolved\n"),
+        (f'waits resolve {seeded.wait[:10]} {{"approved":true}}', "resolved\n"),
         ("triggers disable on", "on-paid is disabled\n"),
         ("schedules disable dig", "digest is disabled\n"),
         ("schedules rm d --dry-run", "would remove schedule digest\n"),

@@ -29,6 +29,14 @@ INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
     "pip install .[postgres]": (":", "it fetches packages; test_commands.py checks that the extra exists"),
     "pip install .[encryption]": (":", "the same"),
     "pip install .[openai]": (":", "the same"),
+    "pip install .[web]": (":", "the same"),
+    "lash web": (":", "it serves until a signal; tests/proof/web runs it"),
+    "lash web --allow act": (":", "the same"),
+    "lash web --host 0.0.0.0 --allow-host lash.internal --token $TOKEN": (":", "the same"),
+    "lash web --host 0.0.0.0 --allow-host lash.internal --trust-header X-Forwarded-User --trusted-proxy 10.0.0.0/8": (
+        ":",
+        "the same",
+    ),
     "pip uninstall lash": (":", "it would change the environment of the tests"),
     "pip install --force-reinstall lash-runtime": (":", "the same"),
 }

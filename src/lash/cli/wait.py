@@ -81,6 +81,7 @@ def _scope(scope: ExecutionScope) -> str:
 
 
 def identity_text(identity: WaitIdentity) -> str:
+    """Return what a wait is for."""
     from lash.model.wait import CustomIdentity, ToolCompletion
 
     if isinstance(identity, CustomIdentity):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import signal
 import socket
@@ -144,6 +143,8 @@ def _tell(shell: Shell, address: str, token: str) -> None:
 
 async def _serve(app: ASGIApp, streams: Console, listener: socket.socket) -> None:
     """Serve until a signal, and end the streams then: a server waits for open responses."""
+    import asyncio
+
     try:
         import uvicorn
     except ModuleNotFoundError:

@@ -111,6 +111,7 @@ def serves_text(served: Served, *, sessions: int, processes: int) -> str:
 
 
 def names_text(names: tuple[str, ...]) -> str:
+    """Return the first names, and how many more there are."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" +{more}" if more > 0 else "")
 

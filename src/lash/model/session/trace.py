@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from lash.model.value import Count, Positive, Value
+from typing import Final
+
+from lash.model.value import Count, Positive, Value, share_default
+
+_STEP: Final = "step"
 
 
 class TraceStep(Value, frozen=True, kw_only=True):
     """One step of a turn, under its replay key. ``kind`` is that of its effect."""
 
     name: str
-    kind: str = "step"
+    kind: str = _STEP
     began_at_ms: int
     took_ms: Count
     attempt: Positive = 1
@@ -20,6 +24,9 @@ class TraceStep(Value, frozen=True, kw_only=True):
     """Why it failed, shortened."""
     worker: str = ""
     """The owner id of the worker that ran it."""
+
+    def __post_init__(self) -> None:
+        share_default(self, "kind", _STEP)
 
 
 class TurnTrace(Value, frozen=True, kw_only=True):

@@ -8,8 +8,9 @@ import htpy as h
 
 from lash.cli.wait import identity_text
 from lash.model.effect import ExecutionScope, ProcessScope, TurnScope
+from lash.model.value import JSONObject
 from lash.model.wait import SignalIdentity, WaitRecord
-from lash.web.show import act, ago, line, more_link, name_link
+from lash.web.show import act, ago, block, json_block, json_text, line, more_link, name_link
 from lash.web.view import Page, Visit
 
 _PAGE: Final = 50
@@ -25,20 +26,23 @@ async def inbox(visit: Visit) -> Page:
 
 
 def _card(visit: Visit, wait: WaitRecord) -> h.Element:
-    fields = {"wait": wait.key_id}
+    fields, ask = {"wait": wait.key_id}, wait.ask
     value = h.label(".wide")[h.span["answer (JSON)"], h.input(type="text", name="value", value="true")]
     message = h.label(".wide")[h.span["reason"], h.input(type="text", name="message")]
     return h.article(".card", id=f"w-{wait.key_id[:16]}")[
-        h.h2[line(visit.redact(identity_text(wait.identity)), 120)],
+        h.h2[line(visit.redact(identity_text(wait.identity) if ask is None else ask.text), 200)],
+        ask is not None and ask.details is not None and json_block(ask.details, visit.redact),
+        ask is not None and ask.schema is not None and _schema(ask.schema),
         h.p[_scope(wait.scope), " · asked ", ago(wait.created_at_ms)],
-        wait.deadline_ms is not None and h.p[badge_deadline(wait.deadline_ms)],
+        wait.deadline_ms is not None and h.p["answer until ", ago(wait.deadline_ms)],
         visit.may_act
         and (act("resolve", "Answer", fields, value), act("reject", "Reject", fields, message, danger=True)),
     ]
 
 
-def badge_deadline(deadline_ms: int) -> h.Node:
-    return ("answer until ", ago(deadline_ms))
+def _schema(schema: JSONObject) -> h.Element:
+    """Return what an answer must look like."""
+    return h.details[h.summary["what an answer looks like"], h.pre(".json")[block(json_text(schema))]]
 
 
 def _scope(scope: ExecutionScope) -> h.Node:
