@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 
 import lash
+from lash.model.wait import Resolved
 from tests.runtime.process_bench import World
 from tests.runtime.turn_bench import Bench
 
@@ -239,3 +240,74 @@ async def test_steps_in_a_thread_of_a_framework(world: World) -> None:
     await app.drain()
     assert await started.result() == "ran 1 times"
     assert world.calls["work"] == 1
+
+
+async def test_waits_in_tasks_of_a_framework_park_the_turn(bench: Bench) -> None:
+    """Branches under a key wait in a framework's tasks: all of them are asked for before the turn is parked."""
+    app = await bench.app()
+    ran: list[str] = []
+    keys: dict[str, str] = {}
+
+    async def use(tool: str) -> str:
+        ran.append(tool)
+        return tool.upper()
+
+    async def decision(turn: lash.Turn, tool: str) -> str:
+        keys[tool] = await turn.wait_key(tool)
+        return str(await turn.wait(tool))
+
+    async def framework(turn: lash.Turn) -> list[str]:
+        await turn.options(key="before").step("use", use, "before")
+        return await turn.options(key="asked").gather(decision(turn, "a"), decision(turn, "b"))
+
+    @app.agent
+    async def agent(turn: lash.Turn) -> str:
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(framework(turn))
+        return " ".join(asked.result())
+
+    session = app.session("c")
+    await session.send("hi")
+    await app.drain()
+    waiting = await app.storage.waits.pending()
+    assert len(waiting) == 2, "both branches wait, and the turn is parked"
+    await app.resolve(keys["b"], "yes")
+    await app.drain()
+    assert await session.messages() == [], "one of them still waits"
+    await app.resolve(keys["a"], "no")
+    await app.drain()
+    assert lash.text_of((await session.messages())[-1]) == "no yes"
+    assert ran == ["before"]
+
+
+async def test_two_groups_wait_beside_a_step_of_a_framework(bench: Bench) -> None:
+    """A running step keeps the turn in memory; when it has ended, the turn is parked for the tasks that wait."""
+    app = await bench.app()
+    ran: list[str] = []
+
+    async def slow() -> str:
+        while len(await app.storage.waits.pending()) < 2:
+            await asyncio.sleep(0.001)
+        ran.append("slow")
+        return "slow"
+
+    async def wait(turn: lash.Turn, name: str) -> str:
+        return str(await turn.wait(name))
+
+    async def guest(turn: lash.Turn, name: str) -> str:
+        (answer,) = await turn.options(key=name).gather(wait(turn, name))
+        return str(answer)
+
+    @app.agent
+    async def agent(turn: lash.Turn) -> str:
+        step = turn.options(key="slow").step("slow", slow)
+        return " ".join(await asyncio.gather(guest(turn, "a"), guest(turn, "b"), asyncio.ensure_future(step)))
+
+    session = app.session("c")
+    await session.send("hi")
+    await app.drain()
+    for wait_record in await app.storage.waits.pending():
+        await app.storage.waits.resolve_id(wait_record.key_id, Resolved(value="done"))
+        await app.drain()
+    assert lash.text_of((await session.messages())[-1]) == "done done slow"
+    assert ran == ["slow"]

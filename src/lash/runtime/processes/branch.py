@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from lash.errors import ConfigError
@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 _BEFORE_WATCH_S: Final = 0.02
 """How long a branch waits before it watches for its end: most runs are parked by then."""
+_BEFORE_STEP_S: Final = 0.05
+"""How long a task of other code has to start its next step before the run is parked for the tasks that wait."""
 
 
 class Branch:
@@ -33,6 +35,8 @@ class Branch:
         """Whether the branch is parked, or waits for branches of which none has ended."""
         self.raced = False
         """Whether the branch, or one around it, competes with others, so that it looks for its end in memory too."""
+        self.guests = 0
+        """How many tasks of other code, which this branch awaits, run branches of their own under a key."""
         self.failures: list[tuple[Envelope, JSON | EffectError, EffectRun]] = []
         """Failures of steps, and winners of races that failed, not recorded: the branch has not continued since."""
         self._counts: dict[str, int] = {}
@@ -150,14 +154,17 @@ class Branches:
 
     def check_quiet(self) -> None:
         """Check whether every branch waits."""
-        quiet = self.active == 0 and all(branch.waits for branch in self._branches)
+        quiet = self.active == 0 and all(branch.waits or branch.guests for branch in self._branches)
         if quiet and self._parked and self.on_quiet is not None:
             self.on_quiet()
 
-    async def gather(self, group: str, awaitables: tuple[Awaitable[Any], ...]) -> list[Any]:
-        """Run branches concurrently and return their results in order; the first error cancels the others."""
+    async def gather(self, group: str, awaitables: tuple[Awaitable[Any], ...], *, keyed: bool = False) -> list[Any]:
+        """Run branches concurrently and return their results in order; the first error cancels the others.
+
+        With ``keyed`` the name of the group does not depend on the order of calls, so any task of the run may call it.
+        """
         lines = {Branch(f"{group}.{index}/"): awaitable for index, awaitable in enumerate(awaitables)}
-        async with self._joined(lines) as tasks:
+        async with self._joined(lines, keyed=keyed) as tasks:
             return list(await asyncio.gather(*tasks))
 
     async def race(
@@ -182,17 +189,35 @@ class Branches:
 
     @contextlib.asynccontextmanager
     async def _joined(
-        self, lines: dict[Branch, Awaitable[Any]], *, raced: bool = False
+        self, lines: dict[Branch, Awaitable[Any]], *, raced: bool = False, keyed: bool = False
     ) -> AsyncIterator[list[asyncio.Task[Any]]]:
         """Run branches as tasks, and end all of them with the block."""
         try:
-            parent = own_branch()
-            async with self._tasks(parent, lines, raced=raced) as tasks:
-                yield tasks
+            with self._guest() if keyed else contextlib.nullcontext(own_branch()) as parent:
+                async with self._tasks(parent, lines, raced=raced) as tasks:
+                    yield tasks
         finally:
             # Close coroutines that never started, so that Python does not warn about them.
             for awaitable in lines.values():
                 close(awaitable)
+
+    @contextlib.contextmanager
+    def _guest(self) -> Iterator[Branch]:
+        """Treat the calling task as a branch, and the branch that it belongs to as waiting for it."""
+        host = current_line()
+        guest = Branch(task=_current_task())
+        guest.raced = host.raced
+        self._branches.add(guest)
+        host.guests += 1
+        try:
+            yield guest
+        finally:
+            host.guests -= 1
+            host.failures.extend(guest.failures)
+            self._branches.discard(guest)
+            if host.guests:
+                # The other guests may be all that is left; what this task does next is not known here.
+                asyncio.get_running_loop().call_later(_BEFORE_STEP_S, self.check_quiet)
 
     @contextlib.asynccontextmanager
     async def _tasks(

@@ -80,8 +80,12 @@ class Steps:
         Steps are counted within their branch, so that their keys do not depend on timing. Give it steps,
         waits and calls of async functions that contain steps. Steps that are called by other means in tasks of their
         own raise ConfigError, unless they have keys of their own.
+
+        With ``options(key=...)`` it can be called in tasks of other code too, such as a framework's: the branches in it
+        may sleep and wait, and the run is parked while they do.
         """
-        return self._journal.lines.gather(self._journal.name("gather"), awaitables)
+        key = self._options.key
+        return self._journal.lines.gather(self._journal.name("gather", key), awaitables, keyed=key is not None)
 
 
 async def nothing() -> JSON:

@@ -91,6 +91,11 @@ class Turn(Waits):
         return "\n".join(said)
 
     @property
+    def input_messages(self) -> tuple[Message, ...]:
+        """The messages of this turn's input, including early input that joined it."""
+        return tuple(self._draft.input_messages)
+
+    @property
     def wakes(self) -> tuple[ProcessWake, ...]:
         """The reports of background processes in this turn's input."""
         payloads = (payload for batch in self.batches for payload in batch.payloads)
