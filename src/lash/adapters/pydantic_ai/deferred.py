@@ -11,15 +11,18 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApp
 
 from lash.adapters.names import short
 from lash.adapters.pydantic_ai.runs import runs_here
-from lash.agents.approvals import Approval, call_key, read_decision, wait_name
+from lash.agents.approvals import Approval, approval_question, call_key, read_decision, wait_name
 from lash.agents.vocabulary import ToolCall
 from lash.base.replay_key import replay_key
 from lash.errors import WaitRejected
 from lash.model.value import JSON, Value
+from lash.model.wait import Question
 from lash.runtime.turns.turn import Turn
 
 CALL: Final = "call"
 """The first part of the name of a wait for the result of a call."""
+_SHOWN: Final = 1_000
+"""Longer arguments are not part of the question."""
 
 
 class DeferredCall(Value, frozen=True, kw_only=True):
@@ -91,8 +94,15 @@ class Deferred:
 
         # Recorded, so that a person is asked once, and that the call can be found from its wait.
         await run.options(key=name).step(kind, ask)
-        answer: JSON = await run.wait(name, timeout_s=self._timeout_s)
+        question = approval_question(call) if kind == "approval" else _question(call)
+        answer: JSON = await run.wait(name, timeout_s=self._timeout_s, ask=question)
         return answer
+
+
+def _question(call: ToolCall) -> Question:
+    is_short = len(call.arguments) <= _SHOWN
+    details: JSON = {"tool": call.name, "arguments": call.arguments if is_short else None}
+    return Question(text=f"What does the tool {call.name} return?", details=details)
 
 
 def _call(part: ToolCallPart) -> ToolCall:
