@@ -58,7 +58,7 @@ async def _recorded(app: lash.App, sent: Enqueued, steps: int) -> None:
     """Wait until a turn has recorded so many steps."""
     scope = TurnScope(session_id="chat", turn_id=turn_id_of(sent.batch_id))
     async with asyncio.timeout(_PATIENCE_S):
-        while len(await app.storage.effects.list(scope)) < steps:
+        while len(await app.storage.effects.list(scope)) < steps:  # noqa: ASYNC110 (no event says so)
             await asyncio.sleep(0.02)
 
 
@@ -129,9 +129,9 @@ async def test_an_approval_is_answered_on_another_worker(url: str, marks: Marks)
         await chat.send("use pay", key="1")
         with _worker(url, marks):
             async with asyncio.timeout(_PATIENCE_S):
-                while not (waiting := await pending_approvals(app.storage)):
+                while not (waiting := await pending_approvals(app.storage)):  # noqa: ASYNC110 (no event says so)
                     await asyncio.sleep(0.02)
-                while await app.storage.leases.holder("chat") is not None:
+                while await app.storage.leases.holder("chat") is not None:  # noqa: ASYNC110 (no event says so)
                     await asyncio.sleep(0.02)
         assert marks.count("pay1") == 0
         (call,) = waiting

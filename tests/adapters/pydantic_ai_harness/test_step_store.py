@@ -22,7 +22,6 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_harness.step_persistence import (
     ContinuableSnapshot,
-    InMemoryStepStore,
     RunRecord,
     SqliteStepStore,
     StepEvent,
@@ -40,7 +39,9 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 def _history(length: int) -> list[ModelMessage]:
     return [
-        ModelRequest(parts=[UserPromptPart([f"text {n}", BinaryContent(b"\0\1", media_type="image/png")], timestamp=NOW)])
+        ModelRequest(
+            parts=[UserPromptPart([f"text {n}", BinaryContent(b"\0\1", media_type="image/png")], timestamp=NOW)]
+        )
         if n % 2 == 0
         else ModelResponse(parts=[TextPart(f"text {n}")], timestamp=NOW)
         for n in range(length)
@@ -70,7 +71,9 @@ async def _fill(store: StepStore) -> list[Any]:
     seen += [await store.list_runs(parent_run_id="p"), await store.list_runs(conversation_id="c0")]
     seen.append(await store.list_runs(parent_run_id="p", conversation_id="c0"))
     for n in range(12):
-        event = StepEvent(run_id="r", kind="tool_call_started", step_index=n, timestamp=NOW, error="e", metadata={"a": "b"})
+        event = StepEvent(
+            run_id="r", kind="tool_call_started", step_index=n, timestamp=NOW, error="e", metadata={"a": "b"}
+        )
         await store.append_event(replace(event, idempotency_key=f"k{n // 2}"))
         await store.append_event(replace(event, run_id="r2"))
     seen += [await store.list_events(run_id=run) for run in ("r", "r2", "none")]
@@ -96,20 +99,21 @@ async def _fill(store: StepStore) -> list[Any]:
     return seen
 
 
-async def test_it_answers_as_the_store_of_the_harness(url: str) -> None:
-    """Runs, events, snapshots and effects are those that the store in memory returns."""
+async def test_it_answers_as_the_store_of_the_harness(url: str, tmp_path: Path) -> None:
+    """Runs, events, snapshots and effects are those that the harness's SQLite store returns."""
     store = LashStepStore(url)
     assert isinstance(store, StepStore)
-    assert await _fill(store) == await _fill(InMemoryStepStore())
+    assert await _fill(store) == await _fill(SqliteStepStore(database=tmp_path / "theirs.db"))
     kept = await LashStepStore(url).list_snapshots(run_id="r", include_interrupted=True)
     assert [each.step_index for each in kept] == [1, 2, 3, 4, 5]
     assert [each.step_index for each in await store.list_snapshots(run_id="r")] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("most", [1, 2])
-async def test_older_snapshots_are_removed(url: str, most: int) -> None:
+async def test_older_snapshots_are_removed(url: str, tmp_path: Path, most: int) -> None:
     """The newest ones stay, and the newest complete one; a removed one does not come back by a repeated save."""
-    stores = [LashStepStore(url, max_snapshots_per_run=most), InMemoryStepStore(max_snapshots_per_run=most)]
+    theirs_too = SqliteStepStore(database=tmp_path / "theirs.db", max_snapshots_per_run=most)
+    stores = [LashStepStore(url, max_snapshots_per_run=most), theirs_too]
     for store in stores:
         for n, state in enumerate(["complete", "complete", "interrupted", "interrupted", "interrupted"], start=1):
             await store.save_snapshot(_snapshot(n, state=state, idempotency_key=f"{n}:x"))

@@ -132,7 +132,12 @@ class LashDurability(BaseDurabilityCapability[AgentDepsT]):
             if not runs.knows(ctx.run_id):
                 runs.begin(self.name, ctx.run_id)
 
-    async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
+    async def wrap_run(
+        self,
+        ctx: RunContext[AgentDepsT],  # noqa: ARG002 (their signature)
+        *,
+        handler: WrapRunHandler,
+    ) -> AgentRunResult[Any]:
         if self.agent is None or not self.in_durable_context:
             return await handler()
         # Tools run in parallel, and their events come in the order of the calls in every attempt.
@@ -144,7 +149,7 @@ class LashDurability(BaseDurabilityCapability[AgentDepsT]):
         ctx: RunContext[AgentDepsT],
         *,
         call: ToolCallPart,
-        tool_def: ToolDefinition,
+        tool_def: ToolDefinition,  # noqa: ARG002 (their signature)
         args: dict[str, Any],
         handler: Any,  # noqa: ANN401 (theirs)
     ) -> Any:  # noqa: ANN401 (what the tool returns)

@@ -14,6 +14,7 @@ from lash.adapters.attached import Attached, StorageSource
 from lash.adapters.names import short
 from lash.adapters.pydantic_ai.messages import as_reply, covering, from_lash, to_lash
 from lash.base.ids import new_id
+from lash.errors import SessionDeleted, SessionNotFound
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node
 from lash.runtime.turns.handle import SessionHandle
@@ -37,9 +38,9 @@ def history(turn: Turn, last: int | None = None) -> list[ModelMessage]:
 
 
 def reply(turn: Turn, result: AgentRunResult[Any]) -> Message:
-    """Add the new messages of a run to the turn and return its reply: ``return reply(turn, result)``.
+    """Add the new messages of a run to the turn, and return the message to reply with.
 
-    They are published in the turn's one commit. People see the user's message, the tool calls with their results, and
+    An agent ends with ``return reply(turn, result)``. The messages are published in the turn's one commit. People see the user's message, the tool calls with their results, and
     the output as the text of the reply; `history` returns the messages as they were.
     """
     messages = list(result.new_messages())
@@ -76,7 +77,10 @@ class LashHistory:
         """Return the messages of the conversation, or its end; none if there is no such conversation."""
 
         async def read(storage: Storage) -> list[Message]:
-            return await SessionHandle(storage, self._name).messages(last)
+            try:
+                return await SessionHandle(storage, self._name).messages(last)
+            except SessionDeleted:
+                return []
 
         found = from_lash(await self._attached.run(read))
         return found if last is None else _from_a_user(found)
@@ -90,13 +94,16 @@ class LashHistory:
         nodes = [Node(node_id=new_id(), timestamp=now, entry=MessageEntry(message=message)) for message in added]
 
         async def write(storage: Storage) -> None:
-            await storage.sessions.create(self._name)
-            await storage.session(self._name).append(nodes)
+            try:
+                await storage.session(self._name).append(nodes)
+            except (SessionNotFound, SessionDeleted):
+                await storage.sessions.create(self._name, labels={"framework": "pydantic-ai"})
+                await storage.session(self._name).append(nodes)
 
         await self._attached.run(write)
 
     async def clear(self) -> None:
-        """Delete the conversation."""
+        """Delete the conversation; the next messages start a new one."""
         await self._attached.run(lambda storage: storage.sessions.delete(self._name))
 
 

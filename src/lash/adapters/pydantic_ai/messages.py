@@ -29,6 +29,7 @@ _SHOWN: Final = {
     "tool-call": ("args", PartKind.TOOL_CALL),
     "tool-return": ("content", PartKind.TOOL_RESULT),
     "retry-prompt": ("content", PartKind.ERROR),
+    "retry-feedback": ("content", PartKind.ERROR),
     "user-prompt": ("content", PartKind.TEXT),
     "system-prompt": ("content", PartKind.TEXT),
 }

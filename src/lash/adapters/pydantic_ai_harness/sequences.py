@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
+from urllib.parse import quote
 
 from lash.adapters.names import short
 from lash.errors import RecordConflict
@@ -11,6 +12,11 @@ from lash.model.record import Record, RecordPut, RecordValue
 from lash.stores.record import RecordStore
 
 _PAGE: Final = 500
+
+
+def part(text: str) -> str:
+    """Return an id of the harness as a part of a key: whatever it contains, it is no prefix of another one."""
+    return short(quote(text, safe=""), 100)
 
 
 async def append(
@@ -24,7 +30,7 @@ async def append(
     beside: Sequence[RecordPut] = (),
 ) -> bool:
     """Add a record to those of a run, and others with it; return False if its idempotency key was used before."""
-    used = f"{run}/{short(once, 100)}" if once is not None else ""
+    used = f"{run}/{part(once)}" if once is not None else ""
     while True:
         last = await records.list(collection, prefix=f"{run}/", limit=1, reverse=True)
         number = int(last[0].key.rpartition("/")[2]) + 1 if last else 1

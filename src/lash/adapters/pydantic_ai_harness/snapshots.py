@@ -11,8 +11,7 @@ import msgspec
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from pydantic_ai_harness.step_persistence import ContinuableSnapshot
 
-from lash.adapters.names import short
-from lash.adapters.pydantic_ai_harness.sequences import append, every
+from lash.adapters.pydantic_ai_harness.sequences import append, every, part
 from lash.model.record import Record, RecordDelete, RecordPut
 from lash.model.value import JSON, JSONObject
 from lash.stores.record import RecordStore
@@ -34,7 +33,7 @@ class Snapshots:
 
     async def save(self, records: RecordStore, snapshot: ContinuableSnapshot) -> None:
         """Add a snapshot, with the messages that its run does not have yet."""
-        run = short(snapshot.run_id, 100)
+        run = part(snapshot.run_id)
         dumped: list[JSON] = ModelMessagesTypeAdapter.dump_python(snapshot.messages, mode="json")
         bodies = {_digest(each): each for each in dumped}
         missing = await _missing(records, run, list(bodies))
@@ -54,16 +53,14 @@ class Snapshots:
         self, records: RecordStore, run_id: str, *, include_interrupted: bool
     ) -> ContinuableSnapshot | None:
         """Return the newest snapshot, by default the newest complete one."""
-        run = short(run_id, 100)
+        run = part(run_id)
         where = None if include_interrupted else {"state": "complete"}
         found = await records.list(SNAPSHOTS, prefix=f"{run}/", where=where, limit=1, reverse=True)
         return await _read(records, run, found[0]) if found else None
 
-    async def all(
-        self, records: RecordStore, run_id: str, *, include_interrupted: bool
-    ) -> list[ContinuableSnapshot]:
+    async def all(self, records: RecordStore, run_id: str, *, include_interrupted: bool) -> list[ContinuableSnapshot]:
         """Return the snapshots of a run, the earliest first."""
-        run = short(run_id, 100)
+        run = part(run_id)
         found = await every(records, SNAPSHOTS, f"{run}/", None if include_interrupted else {"state": "complete"})
         return [await _read(records, run, each) for each in found]
 
@@ -94,9 +91,9 @@ async def _missing(records: RecordStore, run: str, names: Sequence[str]) -> list
     """Return which messages are not stored; most often only the last ones are new."""
     missing: list[str] = []
     for end in range(len(names), 0, -_MOST):
-        part = names[max(0, end - _MOST) : end]
-        known = await records.get_many(MESSAGES, [f"{run}/{name}" for name in part])
-        missing += [name for name in part if f"{run}/{name}" not in known]
+        some = names[max(0, end - _MOST) : end]
+        known = await records.get_many(MESSAGES, [f"{run}/{name}" for name in some])
+        missing += [name for name in some if f"{run}/{name}" not in known]
     return missing
 
 

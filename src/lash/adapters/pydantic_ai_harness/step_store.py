@@ -9,7 +9,7 @@ from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord,
 
 from lash.adapters.attached import Attached, StorageSource
 from lash.adapters.names import short
-from lash.adapters.pydantic_ai_harness.sequences import append, every
+from lash.adapters.pydantic_ai_harness.sequences import append, every, part
 from lash.adapters.pydantic_ai_harness.snapshots import Snapshots
 from lash.errors import RecordConflict
 from lash.model.record import Record
@@ -81,14 +81,12 @@ class LashStepStore:
 
     async def append_event(self, event: StepEvent) -> None:
         """Add an event to its run, once for each idempotency key."""
-        run, value = short(event.run_id, 100), _plain(_events, event)
-        await self._attached.run(
-            lambda storage: append(storage.records, EVENTS, run, value, event.idempotency_key)
-        )
+        run, value = part(event.run_id), _plain(_events, event)
+        await self._attached.run(lambda storage: append(storage.records, EVENTS, run, value, event.idempotency_key))
 
     async def list_events(self, *, run_id: str) -> list[StepEvent]:
         """Return the events of a run in the order in which they were added."""
-        prefix = f"{short(run_id, 100)}/"
+        prefix = f"{part(run_id)}/"
         found = await self._attached.run(lambda storage: every(storage.records, EVENTS, prefix))
         return [_read(_events, record) for record in found]
 
@@ -110,19 +108,19 @@ class LashStepStore:
 
     async def record_tool_effect(self, record: ToolEffectRecord) -> None:
         """Store what is known about a tool call, in the place of what was known before."""
-        key = f"{short(record.run_id, 100)}/{short(record.tool_call_id, 100)}"
+        key = f"{part(record.run_id)}/{part(record.tool_call_id)}"
         value, index = _plain(_effects, record), {"status": record.status}
         await self._attached.run(lambda storage: storage.records.put(EFFECTS, key, value, index=index))
 
     async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
         """Return what is known about a tool call; None if it was never recorded."""
-        key = f"{short(run_id, 100)}/{short(tool_call_id, 100)}"
+        key = f"{part(run_id)}/{part(tool_call_id)}"
         found = await self._attached.run(lambda storage: storage.records.get(EFFECTS, key))
         return None if found is None else _read(_effects, found)
 
     async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
         """Return the tool calls of a run that have started and not ended, the earliest first."""
-        prefix, where = f"{short(run_id, 100)}/", {"status": "started"}
+        prefix, where = f"{part(run_id)}/", {"status": "started"}
         found = await self._attached.run(lambda storage: every(storage.records, EFFECTS, prefix, where))
         return sorted((_read(_effects, record) for record in found), key=lambda effect: effect.started_at)
 
