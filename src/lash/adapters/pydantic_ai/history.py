@@ -40,8 +40,9 @@ def history(turn: Turn, last: int | None = None) -> list[ModelMessage]:
 def reply(turn: Turn, result: AgentRunResult[Any]) -> Message:
     """Add the new messages of a run to the turn, and return the message to reply with.
 
-    An agent ends with ``return reply(turn, result)``. The messages are published in the turn's one commit. People see the user's message, the tool calls with their results, and
-    the output as the text of the reply; `history` returns the messages as they were.
+    An agent ends with ``return reply(turn, result)``. The messages are published in the turn's one commit. People see
+    the user's message, the tool calls with their results, and the output as the text of the reply; `history` returns
+    the messages as they were.
     """
     messages = list(result.new_messages())
     first = _first_response(messages)
