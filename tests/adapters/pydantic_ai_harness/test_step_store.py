@@ -100,7 +100,7 @@ async def _fill(store: StepStore) -> list[Any]:
 
 
 async def test_it_answers_as_the_store_of_the_harness(url: str, tmp_path: Path) -> None:
-    """Runs, events, snapshots and effects are those that the harness's SQLite store returns."""
+    """Runs, events, snapshots and effects equal what the harness's SQLite store returns."""
     store = LashStepStore(url)
     assert isinstance(store, StepStore)
     assert await _fill(store) == await _fill(SqliteStepStore(database=tmp_path / "theirs.db"))
