@@ -96,7 +96,7 @@ def declare(app: lash.App, marks: Marks, *, stream: bool = False) -> object:
         await marks.go()
         return f"once{n}"
 
-    @app.agent
+    @app.agent(retry=lash.Retry(max_attempts=1))
     async def marked(turn: lash.Turn) -> lash.Message:
         if turn.text.startswith("use "):
             calls[:] = [(turn.text.removeprefix("use "), '{"n": 1}', "c1")]
