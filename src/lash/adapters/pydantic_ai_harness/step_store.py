@@ -35,9 +35,8 @@ class LashStepStore:
     """
 
     def __init__(self, source: StorageSource, *, max_snapshots_per_run: int | None = None) -> None:
-        if max_snapshots_per_run is not None and (
-            not isinstance(max_snapshots_per_run, int) or max_snapshots_per_run < 1
-        ):
+        given: object = max_snapshots_per_run
+        if given is not None and (not isinstance(given, int) or given < 1):
             raise ValueError(f"max_snapshots_per_run must be an int >= 1 or None, got {max_snapshots_per_run!r}")
         self._attached = Attached(source)
         self._snapshots = Snapshots(max_snapshots_per_run)
