@@ -82,6 +82,7 @@ async def test_every_form_of_a_decision(bench: Bench) -> None:
     await app.session("s", agent=shop.declare(app)).send("refund all")
     await app.drain()
     keys = {request.call.arguments[10]: request.key for request in shop.asked}
+    assert {each.call.arguments[10] for each in await pending_approvals(app.storage)} == keys.keys()
     await app.resolve(keys["a"], True)
     await app.resolve(keys["b"], False)
     await app.reject(keys["c"], "no", "not today")

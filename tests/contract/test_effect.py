@@ -187,6 +187,21 @@ class TestEffect:
             (record,) = await storage.effects.list(scope)
             assert (record.scope, record.outcome) == (scope, number)
 
+    async def test_many_are_read_in_the_order_of_their_names(self, harness: Harness) -> None:
+        """Records of several scopes come with one call; None stands for what has no record, or no session."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        one = await storage.effects.record(fence, effect("a"), 1)
+        operation = OperationScope(operation_id="o")
+        claim = claimed(await storage.effects.claim(effect("a", scope=operation), ANN, ttl_ms=TTL))
+        other = await storage.effects.finish(claim, 2)
+        gone = TurnScope(session_id="missing", turn_id="t")
+        names = [(operation, "a"), (TURN, "b"), (TURN, "a"), (gone, "a"), (operation, "a")]
+        assert await storage.effects.get_many(names) == (other, None, one, None, other)
+        assert await storage.effects.get_many([]) == ()
+        for wrong in ([(TURN, " ")], [(TURN, "k")] * 1_001, cast("Any", "ab")):
+            await refuse(storage, storage.effects.get_many(wrong), InvalidInput)
+
     async def test_blank_ids_are_refused(self, harness: Harness) -> None:
         """A blank scope or key is refused before anything is read."""
         storage = await harness.open()

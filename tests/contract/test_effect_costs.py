@@ -76,6 +76,7 @@ async def _costs(storage: Storage, recorder: Recorder) -> dict[str, list[str]]:
         "finish": await count(storage.effects.finish(begun, 1)),
         "finish in a group": await count(storage.effects.finish(grouped, 1)),
         "get": await count(storage.effects.get(TURN, "3")),
+        "get many": await count(storage.effects.get_many([(TURN, key) for key in "1234567"])),
         "list": await count(storage.effects.list(TURN)),
         "commit": await count(storage.session("s").commit(commit(0, node("a"), turn_id="t"))),
     }
@@ -96,6 +97,7 @@ async def test_postgres_records_in_one_statement(postgres: Storage, recorder: Re
         "finish": ["effect_finish"],
         "finish in a group": ["effect_finish"],
         "get": ["effect_row"],
+        "get many": ["effect_rows"],
         "list": ["effect_page"],
         "commit": ["commit_apply"],
     }
@@ -113,6 +115,7 @@ async def test_sqlite_records_in_one_statement(sqlite: Storage, recorder: Record
     assert costs["begin"] == ["session_key", "effect_row", "effect_claim"]
     assert costs["replay"] == ["session_key", "effect_row"]
     assert costs["get"] == ["effect_row"]
+    assert costs["get many"] == ["effect_rows"]
     assert len(costs["record in a group"]) == 5
     assert costs["commit"][-2:] == ["effect_retire", "effect_retire_groups"]
 

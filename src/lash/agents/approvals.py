@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lash.agents.vocabulary import ToolCall
 from lash.base.replay_key import replay_key
 from lash.errors import InvalidInput, WaitRejected
-from lash.model.effect import TurnScope
+from lash.model.effect import EffectRecord, TurnScope
 from lash.model.value import JSON, JSONObject, Value
 from lash.model.wait import Accepted, CustomIdentity, Question, Resolved, UnknownOrRevoked, WaitRecord
 from lash.runtime.turns.turn import Turn
@@ -113,16 +113,12 @@ def read_decision(value: JSON) -> Approval:
 
 
 async def pending_approvals(storage: Storage, *, session_id: str | None = None) -> tuple[PendingApproval, ...]:
-    """Return the tool calls that wait for a decision, of one session or of all."""
+    """Return the tool calls that wait for a decision, of one session or of all: two reads for 1,000 open waits."""
     found: list[PendingApproval] = []
-    async for wait in _open_waits(storage):
-        scope = wait.scope
-        if isinstance(scope, TurnScope) and session_id in (None, scope.session_id):
-            call = await _call_of(storage, scope, wait)
-            if call is not None:
-                found.append(
-                    PendingApproval(session_id=scope.session_id, turn_id=scope.turn_id, call=call, wait_id=wait.key_id)
-                )
+    async for page in _open_waits(storage):
+        asking = [each for wait in page if (each := _asking(wait, session_id)) is not None]
+        steps = await storage.effects.get_many([(each.scope, each.step_key) for each in asking]) if asking else ()
+        found += [call for each, step in zip(asking, steps, strict=True) if (call := each.pending(step)) is not None]
     return tuple(found)
 
 
@@ -138,30 +134,42 @@ async def decide(storage: Storage, pending: PendingApproval, *, approved: bool, 
     return isinstance(answer, Accepted)
 
 
-async def _open_waits(storage: Storage) -> AsyncIterator[WaitRecord]:
+async def _open_waits(storage: Storage) -> AsyncIterator[tuple[WaitRecord, ...]]:
     after: str | None = None
     while True:
         page = await storage.waits.pending(limit=_PAGE, after=after)
-        for wait in page:
-            yield wait
+        yield page
         if len(page) < _PAGE:
             return
         after = page[-1].key_id
 
 
-async def _call_of(storage: Storage, scope: TurnScope, wait: WaitRecord) -> ToolCall | None:
-    """Return the call that a wait belongs to, from the step that asked for the approval."""
-    identity = wait.identity
+class _Asking(NamedTuple):
+    """A wait for an approval, and the step of its turn that recorded the call."""
+
+    scope: TurnScope
+    step_key: str
+    wait_id: str
+
+    def pending(self, step: EffectRecord | None) -> PendingApproval | None:
+        """Return the call as the step recorded it; None if it has not."""
+        try:
+            call = msgspec.convert(None if step is None else step.outcome, ToolCall)
+        except msgspec.ValidationError:
+            # A wait of the application that has such a name.
+            return None
+        scope = self.scope
+        return PendingApproval(session_id=scope.session_id, turn_id=scope.turn_id, call=call, wait_id=self.wait_id)
+
+
+def _asking(wait: WaitRecord, session_id: str | None) -> _Asking | None:
+    """Return the wait if it is for an approval, in this session if one is given."""
+    scope, identity = wait.scope, wait.identity
     if not isinstance(identity, CustomIdentity) or not identity.key.startswith(f"{WAIT}:"):
         return None
-    asked = await storage.effects.get(scope, replay_key("key", identity.key))
-    if asked is None:
+    if not isinstance(scope, TurnScope) or session_id not in (None, scope.session_id):
         return None
-    try:
-        return msgspec.convert(asked.outcome, ToolCall)
-    except msgspec.ValidationError:
-        # A wait of the application that has such a name.
-        return None
+    return _Asking(scope, replay_key("key", identity.key), wait.key_id)
 
 
 def call_key(call: ToolCall, seen: dict[str, int]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from lash.base.backoff import MAX_PLANS
 from lash.base.ids import new_id
-from lash.base.limits import check_identifier, check_integer, check_limit
-from lash.errors import StoreUnavailable
+from lash.base.limits import MAX_PAGE, check_identifier, check_integer, check_limit
+from lash.errors import InvalidInput, StoreUnavailable
 from lash.model.effect import (
     EffectClaim,
     EffectClaimed,
@@ -124,6 +125,16 @@ class Effects:
             await self._rows.require_owner(scope)
             return None
         return decode_record(row, scope)
+
+    async def get_many(self, names: Sequence[tuple[ExecutionScope, str]]) -> tuple[EffectRecord | None, ...]:
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise InvalidInput(f"names must be a list of scopes and replay keys, not {type(names).__name__}")
+        if len(names) > MAX_PAGE:
+            raise InvalidInput(f"one call reads at most {MAX_PAGE:,} effects, got {len(names):,}")
+        found: list[EffectRecord | None] = [None] * len(names)
+        for row in await self._rows.rows([(check_key(scope, key), key) for scope, key in names]):
+            found[row.place] = decode_record(row, names[row.place][0])
+        return tuple(found)
 
     async def list(
         self, scope: ExecutionScope, *, limit: int = 1_000, after: str | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     # Only backends use these; without them, import lash stays light.
     from lash.plan.effect.claim import Claimant, ClaimGuard, EffectClaimPlan, TakeEffect, WrittenClaim
     from lash.plan.effect.effect import EncodedEffect, StoredOutcome
-    from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupState, RecordedRow
+    from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupState, NumberedEffect, RecordedRow
 
 
 class EffectStore(Protocol):
@@ -103,6 +103,14 @@ class EffectStore(Protocol):
         """Return the record of one effect."""
         ...
 
+    async def get_many(self, names: Sequence[tuple[ExecutionScope, str]]) -> tuple[EffectRecord | None, ...]:
+        """Return the records of at most 1,000 effects of any scopes, each named by scope and replay key, in one read.
+
+        They come in the order of the names; None stands for an effect that has no record, also if its session or
+        process does not exist.
+        """
+        ...
+
     async def list(
         self, scope: ExecutionScope, *, limit: int = 1_000, after: str | None = None
     ) -> tuple[EffectRecord, ...]:
@@ -180,6 +188,10 @@ class EffectRows(Protocol):
         ...
 
     async def row(self, scope_id: str, replay_key: str) -> EffectRow | None: ...
+
+    async def rows(self, names: Sequence[tuple[str, str]]) -> Sequence[NumberedEffect]:
+        """Return the effects that exist, of scope ids and replay keys; each has its place among the names, from 0."""
+        ...
 
     async def page(self, scope: ExecutionScope, after: str, limit: int) -> Sequence[EffectRow]:
         """Return effects by replay key; raise if the session or process of the scope does not exist."""

@@ -483,6 +483,12 @@ class EffectStore:
         """
     def get(self, scope: ExecutionScope, replay_key: str) -> EffectRecord | None:
         """Return the record of one effect."""
+    def get_many(self, names: Sequence[tuple[ExecutionScope, str]]) -> tuple[EffectRecord | None, ...]:
+        """Return the records of at most 1,000 effects of any scopes, each named by scope and replay key, in one read.
+
+        They come in the order of the names; None stands for an effect that has no record, also if its session or
+        process does not exist.
+        """
     def list(self, scope: ExecutionScope, *, limit: int = 1000, after: str | None = None) -> tuple[EffectRecord, ...]:
         """Return at most ``limit`` effects of a scope, ordered by replay key.
 

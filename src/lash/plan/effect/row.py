@@ -39,6 +39,12 @@ class EffectRow(msgspec.Struct, frozen=True, array_like=True):
     worker: str | None = None
 
 
+class NumberedEffect(EffectRow, frozen=True, array_like=True):
+    """One of several effects that were asked for, and its place among them."""
+
+    place: int = 0
+
+
 class ClaimRow(msgspec.Struct, frozen=True, array_like=True):
     """A claim that was just written."""
 

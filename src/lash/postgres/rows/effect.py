@@ -15,7 +15,15 @@ from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.effect.claim import Claimant, ClaimGuard, EffectClaimPlan, InsertEffect, TakeEffect, WrittenClaim
 from lash.plan.effect.effect import EncodedEffect, StoredOutcome
-from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupRow, GroupState, RecordedRow
+from lash.plan.effect.row import (
+    ClaimRow,
+    EffectFacts,
+    EffectRow,
+    GroupRow,
+    GroupState,
+    NumberedEffect,
+    RecordedRow,
+)
 from lash.plan.lease import LeaseRow
 from lash.postgres.arguments import columns, fence_proof
 from lash.postgres.cache import ProcessCache
@@ -134,6 +142,10 @@ class PostgresEffectRows:
 
     async def row(self, scope_id: str, replay_key: str) -> EffectRow | None:
         return await self._database.read_one(EffectRow, "effect_row", scope_id, replay_key)
+
+    async def rows(self, names: Sequence[tuple[str, str]]) -> Sequence[NumberedEffect]:
+        scopes, keys = [scope for scope, _ in names], [key for _, key in names]
+        return await self._database.read_all(NumberedEffect, "effect_rows", scopes, keys)
 
     async def page(self, scope: ExecutionScope, after: str, limit: int) -> Sequence[EffectRow]:
         arguments = (scope_id(scope), after, scope_session_id(scope), scope_process_id(scope), limit)

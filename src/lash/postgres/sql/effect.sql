@@ -6,6 +6,19 @@ SELECT e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, 
 FROM :"schema".lash_effects AS e
 WHERE e.scope_id = $1::text AND e.replay_key = $2::text;
 
+-- name: effect_rows
+-- Those of some effects that exist, with the scope ids $1 and the keys $2, each with its place among them. LIMIT keeps
+-- this a look-up for each.
+SELECT e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id, e.incarnation_id,
+    e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank, e.created_at_ms, e.updated_at_ms,
+    e.began_at_ms, e.attempt, e.tries, e.worker, wanted.place - 1
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS wanted (scope_id, replay_key, place)
+CROSS JOIN LATERAL (
+    SELECT * FROM :"schema".lash_effects AS f
+    WHERE f.scope_id = wanted.scope_id AND f.replay_key = wanted.replay_key
+    LIMIT 1
+) AS e;
+
 -- fragment: effect_has_owner
 -- Whether the session $3 or the process $4 of a scope exists; a scope without either needs none.
     CASE

@@ -12,9 +12,18 @@ from lash.model.lease import LeaseFence, ResourceKind
 from lash.model.scope import scope_id, scope_process_id, scope_session_id
 from lash.plan.effect.claim import Claimant, ClaimGuard, EffectClaimPlan, InsertEffect, TakeEffect, WrittenClaim, due_at
 from lash.plan.effect.effect import EncodedEffect, StoredOutcome
-from lash.plan.effect.row import ClaimRow, EffectFacts, EffectRow, GroupRow, GroupState, RecordedRow
+from lash.plan.effect.row import (
+    ClaimRow,
+    EffectFacts,
+    EffectRow,
+    GroupRow,
+    GroupState,
+    NumberedEffect,
+    RecordedRow,
+)
 from lash.plan.lease import LeaseRow
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
+from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.lease import lease_row
 from lash.sqlite.rows.process.process import find_process, process_lease_row
 from lash.sqlite.rows.session.lookup import find_session_key
@@ -116,6 +125,9 @@ class SQLiteEffectRows:
 
     async def row(self, scope_id: str, replay_key: str) -> EffectRow | None:
         return self._database.read(lambda reader: _effect_row(reader, scope_id, replay_key))
+
+    async def rows(self, names: Sequence[tuple[str, str]]) -> Sequence[NumberedEffect]:
+        return self._database.read(lambda reader: reader.all(NumberedEffect, "effect_rows", names=json_array(names)))
 
     async def page(self, scope: ExecutionScope, after: str, limit: int) -> Sequence[EffectRow]:
         def body(reader: Reader) -> list[EffectRow]:

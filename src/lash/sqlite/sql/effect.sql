@@ -5,6 +5,14 @@ SELECT replay_key, envelope, envelope_hash, status, outcome, error, once, owner_
 FROM lash_effects
 WHERE scope_id = :scope_id AND replay_key = :replay_key;
 
+-- name: effect_rows
+-- Those of some effects that exist, each with its place in a JSON array of scope ids and keys.
+SELECT e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id, e.incarnation_id,
+    e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank, e.created_at_ms, e.updated_at_ms,
+    e.began_at_ms, e.attempt, e.tries, e.worker, wanted.key
+FROM json_each(:names) AS wanted
+CROSS JOIN lash_effects AS e ON e.scope_id = wanted.value ->> 0 AND e.replay_key = wanted.value ->> 1;
+
 -- name: effect_page
 -- Effects of a scope by their keys.
 SELECT replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
