@@ -196,7 +196,13 @@ class TestEffect:
         claim = claimed(await storage.effects.claim(effect("a", scope=operation), ANN, ttl_ms=TTL))
         other = await storage.effects.finish(claim, 2)
         gone = TurnScope(session_id="missing", turn_id="t")
-        names = [(operation, "a"), (TURN, "b"), (TURN, "a"), (gone, "a"), (operation, "a")]
+        names: list[tuple[ExecutionScope, str]] = [
+            (operation, "a"),
+            (TURN, "b"),
+            (TURN, "a"),
+            (gone, "a"),
+            (operation, "a"),
+        ]
         assert await storage.effects.get_many(names) == (other, None, one, None, other)
         assert await storage.effects.get_many([]) == ()
         for wrong in ([(TURN, " ")], [(TURN, "k")] * 1_001, cast("Any", "ab")):

@@ -127,7 +127,8 @@ class Effects:
         return decode_record(row, scope)
 
     async def get_many(self, names: Sequence[tuple[ExecutionScope, str]]) -> tuple[EffectRecord | None, ...]:
-        if isinstance(names, str) or not isinstance(names, Sequence):
+        given: object = names
+        if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidInput(f"names must be a list of scopes and replay keys, not {type(names).__name__}")
         if len(names) > MAX_PAGE:
             raise InvalidInput(f"one call reads at most {MAX_PAGE:,} effects, got {len(names):,}")
