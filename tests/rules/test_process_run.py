@@ -229,6 +229,7 @@ def test_a_grant_is_listed_with_its_process() -> None:
         (ProcessFilter(created_after_ms=2**63), "created_after_ms must lie between"),
         (ProcessFilter(created_before_ms=1.5), "created_before_ms must be an integer"),  # type: ignore[arg-type]
         (ProcessFilter(definition={"a": object()}), "filter.definition.a is of type object"),
+        (ProcessFilter(process_id=" "), "process_id"),
     ],
 )
 def test_filters_that_cannot_be_used_are_refused(wrong: object, message: str) -> None:
@@ -243,6 +244,7 @@ def test_filters_that_cannot_be_used_are_refused(wrong: object, message: str) ->
         ProcessFilter(),
         ProcessFilter(definition=None),
         ProcessFilter(
+            process_id="p",
             status=ProcessStatus.RUNNING,
             waiting=False,
             parked=False,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from lash.model.effect import ProcessScope
 from lash.model.process.event import EventType
 from lash.model.queue import TurnInput
-from lash.model.wait import Resolved
+from lash.model.value import JSON, JSONObject
+from lash.model.wait import CustomIdentity, Question, Resolved
 from lash.stores.storage import Storage
-from tests.factories.process import process
+from tests.factories.process import process, registered
 from tests.web.site import fill, site
 
 
@@ -23,6 +27,47 @@ async def test_a_wait_is_answered_by_its_id(storage: Storage) -> None:
     stored = await storage.waits.get(key)
     assert stored is not None
     assert stored.resolution == Resolved(value={"approved": True})
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+@pytest.mark.parametrize(
+    ("schema", "fields", "answer"),
+    [
+        (None, {"value": "[1]"}, [1]),
+        ({"type": "boolean"}, {"answer": "false"}, False),
+        ({"enum": ["now", "later"]}, {"answer": "later"}, "later"),
+        (
+            {
+                "type": "object",
+                "properties": {
+                    "approved": {"type": "boolean"},
+                    "cents": {"type": "integer"},
+                    "note": {"type": "string"},
+                },
+                "required": ["approved"],
+            },
+            {"answer.approved": "true", "answer.cents": "5", "answer.note": ""},
+            {"approved": True, "cents": 5},
+        ),
+        ({"type": "object", "properties": {"deep": {"type": "object"}}}, {"value": '{"deep": {}}'}, {"deep": {}}),
+    ],
+)
+async def test_a_form_is_made_from_the_schema(
+    storage: Storage, schema: JSONObject | None, fields: dict[str, str], answer: JSON
+) -> None:
+    """The page has the fields of the schema, and their texts become an answer that matches it."""
+    await registered(storage, "p")
+    key = await storage.waits.key(ProcessScope(process_id="p"), CustomIdentity(key="k"))
+    await storage.waits.open(key, ask=Question(text="Pay the refund?", schema=schema))
+    (wait,) = await storage.waits.pending()
+    async with site(storage) as visitor:
+        page = await visitor.get("inbox")
+        assert "Pay the refund?" in page
+        assert [name for name in fields if f'name="{name}"' not in page] == []
+        assert (await visitor.post("resolve", {"wait": wait.key_id, **fields})).status_code == 303
+    stored = await storage.waits.get(key)
+    assert stored is not None
+    assert stored.resolution == Resolved(value=answer)
 
 
 async def test_a_wrong_answer_changes_nothing(storage: Storage) -> None:

@@ -15,6 +15,7 @@ from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Rejected, Resolution, Resolved
 from lash.runtime.turns.handle import SessionHandle
 from lash.stores.storage import Storage
+from lash.web.answer import answer_of
 
 _MOST_LETTERS: Final = 1_000
 """How many dead letters one act moves; the page offers the rest again."""
@@ -105,9 +106,11 @@ async def requeue_all(storage: Storage, fields: Fields, _by: str) -> Done:
 
 
 async def resolve(storage: Storage, fields: Fields, _by: str) -> Done:
-    """Answer a wait: with JSON, or with true if the form has no answer field."""
-    value = _json(fields["value"]) if "value" in fields else True
-    return await _settle(storage, _required(fields, "wait"), Resolved(value=value))
+    """Answer a wait; an answer that does not match the schema of its question is refused."""
+    wait_id = _required(fields, "wait")
+    wait = await storage.waits.get_id(wait_id)
+    schema = None if wait is None or wait.ask is None else wait.ask.schema
+    return await _settle(storage, wait_id, Resolved(value=answer_of(fields, schema)))
 
 
 async def reject(storage: Storage, fields: Fields, by: str) -> Done:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import htpy as h
 
+from lash.model.session.trace import TurnTrace
 from lash.web.show import line
 
 _ROW: Final = 24
@@ -26,6 +27,20 @@ class Bar(NamedTuple):
     tone: str
     """How it ended: ``good``, ``bad``, ``warn``, or ``mark`` for a moment."""
     note: str = ""
+
+
+def trace_bars(trace: TurnTrace) -> list[Bar]:
+    """Return the steps of a committed turn as bars."""
+    return [
+        Bar(
+            step.name,
+            step.began_at_ms,
+            step.began_at_ms + step.took_ms,
+            "good" if step.error is None else "bad",
+            " · ".join(each for each in (f"attempt {step.attempt}", step.worker, step.error) if each),
+        )
+        for step in trace.steps
+    ]
 
 
 def timeline(bars: Sequence[Bar]) -> h.Node:

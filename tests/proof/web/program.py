@@ -33,7 +33,8 @@ async def broken(turn: lash.Turn) -> str:
 @app.process
 async def approval(ctx: lash.Context) -> object:
     """Ask a person."""
-    return await ctx.wait("refund order 17?")
+    schema = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
+    return await ctx.wait("refund", ask=lash.model.Question(text="refund order 17?", schema=schema))
 
 
 def declared(url: str, *, worker: bool = True) -> lash.App:

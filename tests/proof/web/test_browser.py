@@ -124,6 +124,8 @@ async def test_a_day_of_an_operator(page: Page, worker: Worker, backend_url: str
         worker.kill()
         worker.start()
         await expect(page.locator("#chat article.assistant:not(.live)")).to_contain_text("all words")
+        # Its steps are drawn, with the attempt that died.
+        await expect(page.locator("#turns summary")).to_contain_text("1 crash")
 
 
 async def _approve(page: Page, base: str, app: lash.App) -> None:
@@ -131,7 +133,7 @@ async def _approve(page: Page, base: str, app: lash.App) -> None:
     await page.goto(f"{base}inbox")
     handle = await app.start(approval)
     await expect(page.locator("article.card")).to_contain_text("refund order 17?")
-    await page.get_by_label("answer (JSON)").fill('{"approved": true}')
+    await page.get_by_label("approved").select_option("true")
     await page.get_by_role("button", name="Answer").click()
     await expect(page.locator(".notice")).to_have_text("answered")
     assert await handle.result(timeout_s=PATIENCE_S) == {"approved": True}

@@ -10,6 +10,7 @@ from lash.cli.wait import identity_text
 from lash.model.effect import ExecutionScope, ProcessScope, TurnScope
 from lash.model.value import JSONObject
 from lash.model.wait import SignalIdentity, WaitRecord
+from lash.web.answer import answer_fields
 from lash.web.show import act, ago, block, json_block, json_text, line, more_link, name_link
 from lash.web.view import Page, Visit
 
@@ -27,7 +28,7 @@ async def inbox(visit: Visit) -> Page:
 
 def _card(visit: Visit, wait: WaitRecord) -> h.Element:
     fields, ask = {"wait": wait.key_id}, wait.ask
-    value = h.label(".wide")[h.span["answer (JSON)"], h.input(type="text", name="value", value="true")]
+    answer = answer_fields(None if ask is None else ask.schema)
     message = h.label(".wide")[h.span["reason"], h.input(type="text", name="message")]
     return h.article(".card", id=f"w-{wait.key_id[:16]}")[
         h.h2[line(visit.redact(identity_text(wait.identity) if ask is None else ask.text), 200)],
@@ -36,7 +37,7 @@ def _card(visit: Visit, wait: WaitRecord) -> h.Element:
         h.p[_scope(wait.scope), " · asked ", ago(wait.created_at_ms)],
         wait.deadline_ms is not None and h.p["answer until ", ago(wait.deadline_ms)],
         visit.may_act
-        and (act("resolve", "Answer", fields, value), act("reject", "Reject", fields, message, danger=True)),
+        and (act("resolve", "Answer", fields, *answer), act("reject", "Reject", fields, message, danger=True)),
     ]
 
 

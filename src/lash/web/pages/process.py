@@ -94,7 +94,9 @@ def _effect_bar(effect: EffectRecord) -> Bar:
     status = status_of(effect)
     until = effect.updated_at_ms if effect.due_at_ms is None else max(effect.due_at_ms, effect.updated_at_ms)
     ended = min(until, now_ms() // 1_000 * 1_000) if status == "running" else effect.updated_at_ms
-    return Bar(effect.replay_key, effect.created_at_ms, max(ended, effect.created_at_ms), _tone(status), status)
+    began = effect.created_at_ms if effect.began_at_ms is None else effect.began_at_ms
+    ran = f"attempt {effect.attempt} on {effect.worker}" if effect.attempt is not None else ""
+    return Bar(effect.replay_key, began, max(ended, began), _tone(status), " · ".join(filter(None, (status, ran))))
 
 
 def _tone(status: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import htpy as h
 
 from lash.cli.queue import session_queue_pages
-from lash.cli.text import size
+from lash.cli.text import plural, size
+from lash.cli.turn import read_turns, turns_of
 from lash.errors import InvalidInput
 from lash.model.attachment import AttachmentEntry
 from lash.model.lease import Lease
@@ -25,12 +26,14 @@ from lash.model.session.session import (
     SessionMeta,
     SessionRead,
 )
+from lash.model.session.trace import TurnRecord, TurnTrace
 from lash.model.value import JSON
 from lash.runtime.turns.handle import SessionHandle
 from lash.web.forms import FORM_KEY
 from lash.web.graph import anchor, drawing, laid_out
 from lash.web.pages.queue import queue_table
 from lash.web.show import act, ago, badge, block, facts, json_block, line, link, name_link, table
+from lash.web.timeline import timeline, trace_bars
 from lash.web.view import Page, Visit
 from lash.web.words import spoken
 
@@ -41,6 +44,8 @@ _MOST_DRAWN: Final = 400
 _MOST_READ: Final = 2_000
 """Graphs with more nodes are drawn from the shown path alone: reading them takes too long for a page."""
 _QUEUED: Final = 50
+_TURNS: Final = 10
+"""How many turns are drawn."""
 
 
 async def session(visit: Visit) -> Page:
@@ -63,9 +68,11 @@ async def session(visit: Visit) -> Page:
         SessionHandle(visit.storage, session_id).state(),
     )
     nodes = () if read is None else read.graph.nodes
+    turns = await read_turns(visit.storage, session_id, turns_of(nodes)) if nodes else {}
     pieces = (
         _facts(visit, meta, head, holder),
         _chat(visit, session_id, nodes, words),
+        _turns(nodes, turns),
         _tree(nodes if whole is None else whole.graph.nodes, nodes),
         _queue(visit, queued),
         _compose(visit, session_id),
@@ -168,6 +175,28 @@ def _tree(nodes: Sequence[Node], active: Sequence[Node]) -> h.Element:
         else h.p(".empty")["Empty."],
         cut and h.p(".quiet")[cut],
     ]
+
+
+def _turns(nodes: Sequence[Node], turns: Mapping[str, TurnRecord]) -> h.Element:
+    """Return the steps of the newest turns as bars, with marks where an attempt died."""
+    shown = [turns[turn_id] for turn_id in turns_of(nodes) if turn_id in turns][-_TURNS:]
+    drawn = [(turn, turn.trace) for turn in reversed(shown) if turn.trace is not None and turn.trace.steps]
+    return h.section("#turns")[
+        h.h2["Steps of the last turns"],
+        [
+            h.details[
+                h.summary[f"revision {turn.revision:,}: ", plural(len(trace.steps), "step"), *_attempts(trace)],
+                h.div(".scroll", tabindex="0", role="region", aria_label="Steps")[timeline(trace_bars(trace))],
+            ]
+            for turn, trace in drawn
+        ]
+        or h.p(".empty")["No steps were recorded in these turns."],
+    ]
+
+
+def _attempts(trace: TurnTrace) -> tuple[str, ...]:
+    lost = ((trace.failures, "failed attempt"), (trace.crashes, "crash"))
+    return tuple(f", {plural(count, noun)}" for count, noun in lost if count)
 
 
 def _queue(visit: Visit, queued: Sequence[QueuedBatch]) -> h.Element:
