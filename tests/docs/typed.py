@@ -32,6 +32,7 @@ INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
     "pip install .[web]": (":", "the same"),
     "lash web": (":", "it serves until a signal; tests/proof/web runs it"),
     "lash web --allow act": (":", "the same"),
+    "lash demo --web": (":", "it waits for a browser; the same"),
     "lash web --host 0.0.0.0 --allow-host lash.internal --token $TOKEN": (":", "the same"),
     "lash web --host 0.0.0.0 --allow-host lash.internal --trust-header X-Forwarded-User --trusted-proxy 10.0.0.0/8": (
         ":",

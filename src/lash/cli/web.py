@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import signal
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from lash.cli.command import command
 from lash.cli.shell import Shell
-from lash.errors import ConfigError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -22,8 +18,6 @@ if TYPE_CHECKING:
     from lash.web.console import Console
 
 _PORT: Final = 8137
-_STOP_S: Final = 2
-"""How long open streams may take to end."""
 
 
 @command(
@@ -65,12 +59,20 @@ async def web(
     It prints an address with a token that works once; the browser then has a cookie. Without --allow act the pages only
     read. It listens on this machine alone by default; on any other address it needs a token of your own, or a proxy.
     """
+    import asyncio
+    import signal
+
     _check(host, token, trust_header, proxies)
     async with shell.storage() as storage:
-        with _listening(host, port) as listener:
+        from lash.web.server import Server, listening
+
+        with listening(host, port) as listener:
             address = f"http://{_shown(host)}:{listener.getsockname()[1]}/"
             app, streams = _app(shell, storage, address, allow, token, (*hosts, host), trust_header, proxies)
-            await _serve(app, streams, listener)
+            server = Server(app, streams)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, server.stop)
+            await server.run(listener)
 
 
 def _check(host: str, token: str | None, header: str | None, proxies: Sequence[str]) -> None:
@@ -96,14 +98,6 @@ def _shown(host: str) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=128)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
 
 
 def _app(
@@ -139,39 +133,3 @@ def _app(
 def _tell(shell: Shell, address: str, token: str) -> None:
     url = f"{address}?token={token}"
     shell.done(f"open {url}", {"address": address, "url": url})
-
-
-async def _serve(app: ASGIApp, streams: Console, listener: socket.socket) -> None:
-    """Serve until a signal, and end the streams then: a server waits for open responses."""
-    import asyncio
-
-    try:
-        import uvicorn
-    except ModuleNotFoundError:
-        raise ConfigError("lash web needs uvicorn; install it with: pip install 'lash-runtime[web]'") from None
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        lifespan="off",
-        timeout_graceful_shutdown=_STOP_S,
-    )
-
-    class Server(uvicorn.Server):
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            """Leave signals to the command: the server would raise them again after it has stopped."""
-            yield
-
-    server = Server(config)
-
-    def stop() -> None:
-        server.should_exit = True
-        streams.end_streams()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
-    await server.serve(sockets=[listener])

@@ -16,8 +16,10 @@ def main(arguments: list[str] | None = None) -> int:
         description="Kill a worker in the middle of a turn and show that nothing is lost or repeated.",
     )
     parser.add_argument("--url", help="the storage to use (default: a temporary SQLite file)")
+    parser.add_argument("--web", action="store_true", help="show it in a browser too, live; Ctrl-C ends it")
+    given = parser.parse_args(arguments)
     try:
-        return run(parser.parse_args(arguments).url)
+        return run(given.url, web=given.web)
     except lash.LashError as error:
         print(f"lash: {error}", file=sys.stderr)
         return 1

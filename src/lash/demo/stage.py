@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
 
@@ -25,28 +26,46 @@ REQUEST: Final = "Book me a weekend in Rome: a flight, a hotel and a museum."
 THANKS: Final = "And thanks already!"
 
 
-def run(url: str | None) -> int:
-    """Run the demo on a temporary file or on the given storage, and return 0 if every claim holds."""
+def run(url: str | None, *, web: bool = False) -> int:
+    """Run the demo on a temporary file or on the given storage, and return 0 if every claim holds.
+
+    With ``web`` the console is served beside it; the demo starts when a browser has opened it.
+    """
     with tempfile.TemporaryDirectory(prefix="lash-demo-") as directory:
         ledger = Path(directory) / "ledger.txt"
         ledger.touch()
-        return asyncio.run(_show(url or f"sqlite:///{Path(directory) / 'demo.db'}", ledger))
+        return asyncio.run(_show(url or f"sqlite:///{Path(directory) / 'demo.db'}", ledger, web=web))
 
 
-async def _show(url: str, ledger: Path) -> int:
+async def _show(url: str, ledger: Path, *, web: bool) -> int:
     screen = Screen()
     environment = {**os.environ, URL: url, LEDGER: str(ledger)}
     async with await lash.open(url) as storage:
         chat = SessionHandle(storage, f"demo-{time.time_ns()}", agent="travel_agent")
-        cursor = await chat.cursor()
-        screen.title("Two messages are sent; no worker runs yet")
-        for number, text in enumerate((REQUEST, THANKS), start=1):
-            await chat.send(text, key=f"message-{number}")
-            screen.line(f"you    {text}")
-        async with asyncio.timeout(_PATIENCE_S):
-            cursor = await _until_killed(screen, chat, cursor, environment)
-            await _until_answered(screen, chat, cursor, environment)
-        return await _check(screen, storage, chat, ledger)
+        async with _console(screen, storage, chat) if web else contextlib.nullcontext():
+            await _perform(screen, chat, environment)
+            code = await _check(screen, storage, chat, ledger)
+            if not web:
+                screen.title("The same in a browser: lash demo --web")
+        return code
+
+
+def _console(screen: Screen, storage: lash.Storage, chat: SessionHandle) -> AbstractAsyncContextManager[None]:
+    # Imported here: the demo runs without the extra.
+    from lash.demo.browser import shown
+
+    return shown(screen, storage, chat.session_id)
+
+
+async def _perform(screen: Screen, chat: SessionHandle, environment: dict[str, str]) -> None:
+    cursor = await chat.cursor()
+    screen.title("Two messages are sent; no worker runs yet")
+    for number, text in enumerate((REQUEST, THANKS), start=1):
+        await chat.send(text, key=f"message-{number}")
+        screen.line(f"you    {text}")
+    async with asyncio.timeout(_PATIENCE_S):
+        cursor = await _until_killed(screen, chat, cursor, environment)
+        await _until_answered(screen, chat, cursor, environment)
 
 
 async def _until_killed(screen: Screen, chat: SessionHandle, cursor: str, environment: dict[str, str]) -> str:
