@@ -270,10 +270,14 @@ class _ProcessLeases(_Noun):
 
 class _Effects(_Noun):
     async def record(
-        self, fence: LeaseFence, envelope: Envelope, outcome: JSON | lash.EffectError
+        self,
+        fence: LeaseFence,
+        envelope: Envelope,
+        outcome: JSON | lash.EffectError,
+        **options: Any,  # noqa: ANN401 - as they are
     ) -> lash.EffectRecord:
         act = _offer(envelope, canonical(outcome))
-        work = self._fenced(fence, "record", self._inner.record(fence, envelope, outcome))
+        work = self._fenced(fence, "record", self._inner.record(fence, envelope, outcome, **options))
         return await self._call(act, work, lambda record: msgspec.structs.replace(act, standing=_standing(record)))
 
     async def claim(self, envelope: Envelope, owner: lash.model.LeaseOwner, **options: Any) -> EffectDecision:  # noqa: ANN401 - as they are
