@@ -40,8 +40,10 @@ def project(tmp_path: Path) -> Path:
     (tests / "proof").mkdir()
     for name in ("conftest.py", "backends.py", "s3_server.py", "proof/selection.py"):
         shutil.copy(TESTS_FOLDER / name, tests / name)
-    (tests.parent / "docs").mkdir()
-    shutil.copy(TESTS_FOLDER.parent / "docs/guarantees.md", tests.parent / "docs")
+    (tmp_path / "tools").mkdir()
+    shutil.copy(TESTS_FOLDER.parent / "tools/rotation.py", tmp_path / "tools")
+    (tmp_path / "docs").mkdir()
+    shutil.copy(TESTS_FOLDER.parent / "docs/guarantees.md", tmp_path / "docs")
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\ntestpaths = tests\npythonpath = .\naddopts = --import-mode=importlib\n"
     )

@@ -100,7 +100,7 @@ async def test_a_stopped_relay_is_given_up(url: str, tmp_path: Path) -> None:
             await _listens(worker, 2)
             frozen.send_signal(signal.SIGSTOP)
             for number in range(4):
-                assert await asyncio.wait_for(caller.session(f"s{number}").ask("say hello"), 30) in {
+                assert await asyncio.wait_for(caller.session(f"s{number}").ask("say hello"), 55) in {
                     "say hello",
                     "hello",
                 }

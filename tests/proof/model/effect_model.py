@@ -25,6 +25,9 @@ from lash.model.lease import LeaseOwner
 from lash.model.value import JSON
 from tests.proof.model.kit import Refused
 
+WORKER = "worker"
+"""The owner of every lease in the rules."""
+
 
 @dataclasses.dataclass(eq=False)
 class Effect:
@@ -44,6 +47,10 @@ class Effect:
     fencing: int = 0
     expires: int | None = None
     rank: int | None = None
+    began: int | None = None
+    tries: int | None = None
+    worker: str | None = None
+    """The owner of the lease under which it was recorded without a claim."""
 
     def record(self) -> EffectRecord:
         return EffectRecord(
@@ -63,6 +70,9 @@ class Effect:
             settled_rank=self.rank,
             created_at_ms=self.created,
             updated_at_ms=self.updated,
+            began_at_ms=self.began,
+            tries=self.tries,
+            worker=self.worker if self.owner is None else self.owner.owner_id,
         )
 
 
@@ -154,6 +164,7 @@ class EffectModel:
             effect = self._new(envelope, now)
             self._join(envelope)
             self.effects[envelope.scope, envelope.replay_key] = effect
+            effect.began, effect.tries, effect.worker = now, 1, WORKER
             self._settle(effect, outcome, now)
         elif effect.status is EffectStatus.IN_PROGRESS:
             raise Refused("Conflict")
@@ -271,7 +282,7 @@ class EffectModel:
     def _take(self, effect: Effect, owner: LeaseOwner, now: int, ttl: int) -> EffectClaim:
         effect.owner, effect.is_held, effect.expires = owner, True, now + ttl
         effect.fencing += 1
-        effect.updated = now
+        effect.updated = effect.began = now
         return EffectClaim(
             scope=effect.envelope.scope,
             replay_key=effect.envelope.replay_key,

@@ -29,7 +29,7 @@ from lash.model.value import JSON
 from tests.factories.process import process, process_lease
 from tests.factories.session import acquired, commit, owner
 from tests.proof.model.base_rules import SessionLife, session_ids
-from tests.proof.model.effect_model import Claimed, EffectModel, Lease, owner_of
+from tests.proof.model.effect_model import WORKER, Claimed, EffectModel, Lease, owner_of
 from tests.proof.model.expected import like
 from tests.proof.model.kit import action
 from tests.proof.model.lease_rules import OWNERS, owners, recent
@@ -299,11 +299,11 @@ async def _leased(side: Side, name: str, ttl_ms: int) -> LeaseFence:
         held = await storage.leases.holder(own_id)
         if held is not None:
             await storage.leases.release(held.fence)
-        return acquired(await storage.leases.claim(own_id, owner("worker"), ttl_ms=ttl_ms)).fence
+        return acquired(await storage.leases.claim(own_id, owner(WORKER), ttl_ms=ttl_ms)).fence
     running = await storage.process_leases.holder(own_id)
     if running is not None:
         await storage.process_leases.release(running.fence)
-    return process_lease(await storage.process_leases.claim(own_id, owner("worker"), ttl_ms=ttl_ms)).fence
+    return process_lease(await storage.process_leases.claim(own_id, owner(WORKER), ttl_ms=ttl_ms)).fence
 
 
 async def _committed(side: Side, values: Commit) -> int:
