@@ -51,6 +51,26 @@ RETURNING (
     SELECT s.session_id FROM lash_sessions AS s WHERE s.session_key = :session_key AND waiting_for IS NOT NULL
 );
 
+-- fragment: work_by_lane
+-- What the lists have found, by lane.
+found (lane, part, place, session_key) AS (
+    SELECT 0, -priority, place, session_key FROM urgent
+    UNION ALL
+    SELECT 1, 0, place, session_key FROM due
+    UNION ALL
+    SELECT 1, 0, place, session_key FROM parked
+    UNION ALL
+    SELECT 2, 0, place, session_key FROM arrived
+    UNION ALL
+    SELECT 2, 1, session_key, session_key FROM aged
+    UNION ALL
+    SELECT 3, 0, place, session_key FROM newest
+)
+SELECT found.lane, s.session_id
+FROM found
+CROSS JOIN lash_sessions AS s ON s.session_key = found.session_key
+ORDER BY found.lane, found.part, found.place, found.session_key;
+
 -- fragment: work_of_free_sessions
 -- Of some batches b those whose session has no live lease and no pause.
     CROSS JOIN lash_session_leases AS l ON l.session_key = b.session_key
@@ -138,23 +158,7 @@ aged (session_key) AS (
 -- include: work_of_free_sessions
     LIMIT :limit
 ),
-found (lane, part, place, session_key) AS (
-    SELECT 0, -priority, place, session_key FROM urgent
-    UNION ALL
-    SELECT 1, 0, place, session_key FROM due
-    UNION ALL
-    SELECT 1, 0, place, session_key FROM parked
-    UNION ALL
-    SELECT 2, 0, place, session_key FROM arrived
-    UNION ALL
-    SELECT 2, 1, session_key, session_key FROM aged
-    UNION ALL
-    SELECT 3, 0, place, session_key FROM newest
-)
-SELECT found.lane, s.session_id
-FROM found
-CROSS JOIN lash_sessions AS s ON s.session_key = found.session_key
-ORDER BY found.lane, found.part, found.place, found.session_key;
+-- include: work_by_lane
 
 -- name: work_sessions_of_agents
 -- The same for the agents of a JSON array. Lanes 0 and 3 leave out the batches of other agents too. Lane 1 is in no order
@@ -381,23 +385,7 @@ aged (session_key) AS (
         )
     LIMIT :limit
 ),
-found (lane, part, place, session_key) AS (
-    SELECT 0, -priority, place, session_key FROM urgent
-    UNION ALL
-    SELECT 1, 0, place, session_key FROM due
-    UNION ALL
-    SELECT 1, 0, place, session_key FROM parked
-    UNION ALL
-    SELECT 2, 0, place, session_key FROM arrived
-    UNION ALL
-    SELECT 2, 1, session_key, session_key FROM aged
-    UNION ALL
-    SELECT 3, 0, place, session_key FROM newest
-)
-SELECT found.lane, s.session_id
-FROM found
-CROSS JOIN lash_sessions AS s ON s.session_key = found.session_key
-ORDER BY found.lane, found.part, found.place, found.session_key;
+-- include: work_by_lane
 
 -- fragment: work_of_labelled_processes
 -- Of some processes p those whose session has all labels of a JSON object, or all if it is NULL.
