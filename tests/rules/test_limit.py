@@ -11,7 +11,7 @@ from lash.plan.limit import (
     PlaceRow,
     PlaceStateRow,
     ReservedRow,
-    Served,
+    Woken,
     check_concurrency,
     check_name,
     check_place,
@@ -219,8 +219,8 @@ def test_places_are_of_sessions_and_processes() -> None:
 
 def test_what_was_served_is_added_up() -> None:
     """Sessions are counted, processes are named."""
-    assert Served(1, ["a"]).merged(Served(2, ["b"])) == Served(3, ["a", "b"])
-    assert Served() == Served(0, [])
+    assert Woken(1, ["a"]).merged(Woken(2, ["b"])) == Woken(3, ["a", "b"])
+    assert Woken() == Woken(0, [])
 
 
 def _fence(resource: Resource, fencing: int = 1) -> LeaseFence:

@@ -12,7 +12,7 @@ from lash.model.limit import LimitPlace, LimitState, Rate, Reservation
 from lash.plan.limit import (
     OFFER_MS,
     UNUSED_MS,
-    Served,
+    Woken,
     check_concurrency,
     check_name,
     check_place,
@@ -45,13 +45,13 @@ class Limits:
 
     async def take(self, name: str, key: str = "", *, concurrency: int, fence: LeaseFence, step: str = "") -> bool:
         request = check_place(name, key, fence, step)
-        held, served = await self._rows.take(request, check_concurrency(concurrency), OFFER_MS)
-        await self._wake(served)
+        held, woken = await self._rows.take(request, check_concurrency(concurrency), OFFER_MS)
+        await self._wake(woken)
         return held
 
     async def leave(self, name: str, key: str = "", *, fence: LeaseFence, step: str = "") -> bool:
-        left, served = await self._rows.leave(check_place(name, key, fence, step), OFFER_MS)
-        await self._wake(served)
+        left, woken = await self._rows.leave(check_place(name, key, fence, step), OFFER_MS)
+        await self._wake(woken)
         return left
 
     async def offered(self, name: str, key: str = "", *, fence: LeaseFence, step: str = "") -> None:
@@ -62,8 +62,8 @@ class Limits:
                 pass
 
     async def pass_on(self, *, limit: int = 100) -> int:
-        checked, served = await self._rows.pass_on(check_limit(limit), OFFER_MS)
-        await self._wake(served)
+        checked, woken = await self._rows.pass_on(check_limit(limit), OFFER_MS)
+        await self._wake(woken)
         return checked
 
     async def places(self, name: str, key: str = "", *, limit: int = 100, after: int = 0) -> tuple[LimitPlace, ...]:
@@ -78,11 +78,11 @@ class Limits:
     async def prune(self, *, limit: int = 1_000) -> int:
         return await self._rows.prune(check_limit(limit), UNUSED_MS)
 
-    async def _wake(self, served: Served) -> None:
+    async def _wake(self, woken: Woken) -> None:
         """Wake the runs that were offered a place; a run that waits in memory has no worker to be assigned to."""
-        for process_id in served.process_ids:
+        for process_id in woken.process_ids:
             self._hints.notify(process_id=process_id)
-        if served.sessions and len(await self._work.wake()) < served.sessions:
+        if woken.sessions and len(await self._work.wake()) < woken.sessions:
             self._hints.notify()
 
     async def _states(self, holders: set[str]) -> dict[str, str]:

@@ -68,6 +68,13 @@ class PlaceRequest(msgspec.Struct, frozen=True, kw_only=True):
         return resource.id if resource.kind is ResourceKind.PROCESS else None
 
 
+class LineRow(msgspec.Struct, frozen=True, array_like=True):
+    """The name and key of a line: the places of one limit on concurrency."""
+
+    name: str
+    key: str
+
+
 class EnteredRow(msgspec.Struct, frozen=True, array_like=True):
     """The place of a run in a line."""
 
@@ -100,15 +107,15 @@ class PlaceRow(msgspec.Struct, frozen=True, array_like=True):
     process_id: str | None
 
 
-class Served(msgspec.Struct, frozen=True, array_like=True):
+class Woken(msgspec.Struct, frozen=True, array_like=True):
     """What was woken because places became free."""
 
     sessions: int = 0
     """How many sessions have a reason to continue."""
     process_ids: list[str] = []
 
-    def merged(self, other: Served) -> Served:
-        return Served(self.sessions + other.sessions, self.process_ids + other.process_ids)
+    def merged(self, other: Woken) -> Woken:
+        return Woken(self.sessions + other.sessions, self.process_ids + other.process_ids)
 
 
 def parse_rate(text: object, *, burst: object = 1) -> Rate:

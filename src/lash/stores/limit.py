@@ -9,7 +9,7 @@ from lash.model.lease import LeaseFence
 from lash.model.limit import LimitPlace, LimitState, Rate, Reservation
 
 if TYPE_CHECKING:
-    from lash.plan.limit import LimitRow, PlaceRequest, PlaceRow, PlaceStateRow, ReservedRow, Served
+    from lash.plan.limit import LimitRow, PlaceRequest, PlaceRow, PlaceStateRow, ReservedRow, Woken
 
 
 class LimitStore(Protocol):
@@ -81,15 +81,15 @@ class LimitRows(Protocol):
         """Move the time at which the limit is free by one interval, from now at the earliest, in one statement."""
         ...
 
-    async def take(self, request: PlaceRequest, concurrency: int, offer_ms: int) -> tuple[bool, Served]:
+    async def take(self, request: PlaceRequest, concurrency: int, offer_ms: int) -> tuple[bool, Woken]:
         """Enter the line of a limit, offer its free places, and hold the own one if it is offered, all atomically."""
         ...
 
-    async def leave(self, request: PlaceRequest, offer_ms: int) -> tuple[bool, Served]:
+    async def leave(self, request: PlaceRequest, offer_ms: int) -> tuple[bool, Woken]:
         """Remove a place, and offer the free ones, all atomically."""
         ...
 
-    async def pass_on(self, limit: int, offer_ms: int) -> tuple[int, Served]:
+    async def pass_on(self, limit: int, offer_ms: int) -> tuple[int, Woken]:
         """Offer the free places of the lines that are due for a check, all atomically."""
         ...
 

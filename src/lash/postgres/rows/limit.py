@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import msgspec
-
 from lash.errors import CorruptData
 from lash.plan.limit import (
     EnteredRow,
     LimitRow,
+    LineRow,
     PlaceRequest,
     PlaceRow,
     PlaceStateRow,
     ReservedRow,
-    Served,
+    Woken,
     require_entered,
 )
 from lash.postgres.engine.database import Database, Transaction
 from lash.sqlkit.rows import Number
-
-
-class _Line(msgspec.Struct, frozen=True, array_like=True):
-    """The name and key of a line."""
-
-    name: str
-    key: str
 
 
 class PostgresLimitRows:
@@ -41,33 +33,33 @@ class PostgresLimitRows:
             raise CorruptData("query limit_reserve returned no row")
         return row
 
-    async def take(self, request: PlaceRequest, concurrency: int, offer_ms: int) -> tuple[bool, Served]:
-        line = _Line(request.name, request.key)
+    async def take(self, request: PlaceRequest, concurrency: int, offer_ms: int) -> tuple[bool, Woken]:
+        line = LineRow(request.name, request.key)
         async with self._database.transaction() as transaction:
             await transaction.run("limit_line", line.name, line.key, concurrency)
             entered = require_entered(await _enter(transaction, request), request)
             if entered.is_held:
-                return True, Served()
-            served = await _serve(transaction, line, offer_ms, own=entered.place)
-            return await transaction.run("limit_hold", entered.place) > 0, served
+                return True, Woken()
+            woken = await _serve(transaction, line, offer_ms, own=entered.place)
+            return await transaction.run("limit_hold", entered.place) > 0, woken
 
-    async def leave(self, request: PlaceRequest, offer_ms: int) -> tuple[bool, Served]:
-        line = _Line(request.name, request.key)
+    async def leave(self, request: PlaceRequest, offer_ms: int) -> tuple[bool, Woken]:
+        line = LineRow(request.name, request.key)
         async with self._database.transaction() as transaction:
             # The line first, as in every other transaction about it.
             if await transaction.one(Number, "limit_lock", line.name, line.key) is None:
-                return False, Served()
+                return False, Woken()
             if not await transaction.run("limit_leave", request.holder, request.fence.fencing):
-                return False, Served()
+                return False, Woken()
             return True, await _serve(transaction, line, offer_ms)
 
-    async def pass_on(self, limit: int, offer_ms: int) -> tuple[int, Served]:
+    async def pass_on(self, limit: int, offer_ms: int) -> tuple[int, Woken]:
         async with self._database.transaction() as transaction:
-            lines = await transaction.all(_Line, "limit_lines_due", limit)
-            served = Served()
+            lines = await transaction.all(LineRow, "limit_lines_due", limit)
+            woken = Woken()
             for line in lines:
-                served = served.merged(await _serve(transaction, line, offer_ms))
-            return len(lines), served
+                woken = woken.merged(await _serve(transaction, line, offer_ms))
+            return len(lines), woken
 
     async def states(self, holders: Collection[str]) -> list[PlaceStateRow]:
         return await self._database.read_all(PlaceStateRow, "limit_states", list(holders))
@@ -93,9 +85,9 @@ async def _enter(transaction: Transaction, request: PlaceRequest) -> EnteredRow 
     )
 
 
-async def _serve(transaction: Transaction, line: _Line, offer_ms: int, *, own: int = 0) -> Served:
+async def _serve(transaction: Transaction, line: LineRow, offer_ms: int, *, own: int = 0) -> Woken:
     """Offer the free places of a line to the runs that wait, and wake these, except for the own place."""
-    served = await transaction.one(Served, "limit_serve", line.name, line.key, offer_ms, own)
-    if served is None:
+    woken = await transaction.one(Woken, "limit_serve", line.name, line.key, offer_ms, own)
+    if woken is None:
         raise CorruptData("query limit_serve returned no row")
-    return served
+    return woken

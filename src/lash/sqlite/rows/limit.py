@@ -10,11 +10,12 @@ from lash.errors import CorruptData
 from lash.plan.limit import (
     EnteredRow,
     LimitRow,
+    LineRow,
     PlaceRequest,
     PlaceRow,
     PlaceStateRow,
     ReservedRow,
-    Served,
+    Woken,
     require_entered,
 )
 from lash.sqlite.engine.database import Database, Transaction
@@ -28,13 +29,6 @@ class _Offered(msgspec.Struct, frozen=True, array_like=True):
     session_key: int | None
     process_key: int | None
     process_id: str | None
-
-
-class _Line(msgspec.Struct, frozen=True, array_like=True):
-    """The name and key of a line."""
-
-    name: str
-    key: str
 
 
 class SQLiteLimitRows:
@@ -60,33 +54,33 @@ class SQLiteLimitRows:
 
         return await self._database.write_briefly(body)
 
-    async def take(self, request: PlaceRequest, concurrency: int, offer_ms: int) -> tuple[bool, Served]:
-        def body(transaction: Transaction) -> tuple[bool, Served]:
-            now_ms, line = transaction.now_ms, _Line(request.name, request.key)
+    async def take(self, request: PlaceRequest, concurrency: int, offer_ms: int) -> tuple[bool, Woken]:
+        def body(transaction: Transaction) -> tuple[bool, Woken]:
+            now_ms, line = transaction.now_ms, LineRow(request.name, request.key)
             transaction.run("limit_line", name=line.name, key=line.key, concurrency=concurrency, now_ms=now_ms)
             entered = require_entered(_enter(transaction, request), request)
             if entered.is_held:
-                return True, Served()
-            served = _serve(transaction, line, offer_ms, own=entered.place)
-            return transaction.run("limit_hold", place=entered.place, now_ms=now_ms) > 0, served
+                return True, Woken()
+            woken = _serve(transaction, line, offer_ms, own=entered.place)
+            return transaction.run("limit_hold", place=entered.place, now_ms=now_ms) > 0, woken
 
         return await self._database.write_briefly(body)
 
-    async def leave(self, request: PlaceRequest, offer_ms: int) -> tuple[bool, Served]:
-        def body(transaction: Transaction) -> tuple[bool, Served]:
+    async def leave(self, request: PlaceRequest, offer_ms: int) -> tuple[bool, Woken]:
+        def body(transaction: Transaction) -> tuple[bool, Woken]:
             if not transaction.run("limit_leave", holder=request.holder, fencing=request.fence.fencing):
-                return False, Served()
-            return True, _serve(transaction, _Line(request.name, request.key), offer_ms)
+                return False, Woken()
+            return True, _serve(transaction, LineRow(request.name, request.key), offer_ms)
 
         return await self._database.write_briefly(body)
 
-    async def pass_on(self, limit: int, offer_ms: int) -> tuple[int, Served]:
-        def body(transaction: Transaction) -> tuple[int, Served]:
-            lines = transaction.all(_Line, "limit_lines_due", limit=limit, now_ms=transaction.now_ms)
-            served = Served()
+    async def pass_on(self, limit: int, offer_ms: int) -> tuple[int, Woken]:
+        def body(transaction: Transaction) -> tuple[int, Woken]:
+            lines = transaction.all(LineRow, "limit_lines_due", limit=limit, now_ms=transaction.now_ms)
+            woken = Woken()
             for line in lines:
-                served = served.merged(_serve(transaction, line, offer_ms))
-            return len(lines), served
+                woken = woken.merged(_serve(transaction, line, offer_ms))
+            return len(lines), woken
 
         return await self._database.write(body)
 
@@ -129,7 +123,7 @@ def _enter(transaction: Transaction, request: PlaceRequest) -> EnteredRow | None
     )
 
 
-def _serve(transaction: Transaction, line: _Line, offer_ms: int, *, own: int = 0) -> Served:
+def _serve(transaction: Transaction, line: LineRow, offer_ms: int, *, own: int = 0) -> Woken:
     """Offer the free places of a line to the runs that wait, and wake these, except for the own place."""
     now_ms, name, key = transaction.now_ms, line.name, line.key
     transaction.run("limit_drop", name=name, key=key, now_ms=now_ms)
@@ -141,7 +135,7 @@ def _serve(transaction: Transaction, line: _Line, offer_ms: int, *, own: int = 0
             transaction.run("work_note_wake", session_key=each.session_key)
         else:
             transaction.run("work_wake_own", process_key=each.process_key, now_ms=now_ms)
-    return Served(
+    return Woken(
         sum(each.session_key is not None for each in others),
         [each.process_id for each in others if each.process_id is not None],
     )
