@@ -12,11 +12,11 @@ import pytest
 
 from lash.adapters.importing import (
     Found,
+    FoundPart,
     FoundRecords,
     FoundSession,
     ImportReport,
     KeptRaw,
-    Piece,
     RawRow,
     Row,
     Source,
@@ -66,22 +66,22 @@ class Toy:
             )
         yield FoundRecords(name="facts", pieces=self._facts(source))
 
-    async def _lines(self, source: Source, talk: str) -> AsyncIterator[Piece]:
+    async def _lines(self, source: Source, talk: str) -> AsyncIterator[FoundPart]:
         parent: str | None = None
         async for row in source.rows("lines", where={"talk": talk}, order=("place",)):
             if talk == self._broken:
                 raise ConnectionError(talk)
             if row["said"] is None:
-                yield Piece(raw=[RawRow(table="lines", row=row, reason="it has no text")])
+                yield FoundPart(raw=[RawRow(table="lines", row=row, reason="it has no text")])
                 continue
             node = _node(row, parent)
             parent = node.node_id
-            yield Piece(nodes=[node], counts={"line": 1})
+            yield FoundPart(nodes=[node], counts={"line": 1})
 
-    async def _facts(self, source: Source) -> AsyncIterator[Piece]:
+    async def _facts(self, source: Source) -> AsyncIterator[FoundPart]:
         async for row in source.rows("facts", order=("name",)):
             put = RecordPut(collection="toy.facts", key=row["name"], value=row["value"])
-            yield Piece(records=[put], counts={"fact": 1})
+            yield FoundPart(records=[put], counts={"fact": 1})
 
 
 def _node(row: Row, parent: str | None) -> Node:

@@ -2,7 +2,7 @@
 
 `import_database` is the part that all frameworks share: the snapshot that is read, sessions that appear once, the
 progress, the dry run, and the report. What a framework's tables mean is known by its reader, a class that implements
-`Reader`. To add a reader:
+`FrameworkReader`. To add a reader:
 
 1. Write ``lash/adapters/FRAMEWORK/importing.py`` with a class that has ``framework``, ``tables``, ``count`` and
    ``found``. ``found`` reads rows with `Source.rows` and yields a `FoundSession` for each session, and a
@@ -14,21 +14,21 @@ progress, the dry run, and the report. What a framework's tables mean is known b
    fills a database with the framework's own storage, imports it, and compares what both return.
 """
 
-from lash.adapters.importing.found import Found, FoundRecords, FoundSession, Piece, RawRow, Reader
+from lash.adapters.importing.found import Found, FoundPart, FoundRecords, FoundSession, FrameworkReader, RawRow
 from lash.adapters.importing.report import ImportReport, KeptRaw, NotImported
 from lash.adapters.importing.run import import_database
 from lash.adapters.importing.source import Row, Source, open_source
 
 __all__ = [
     "Found",
+    "FoundPart",
     "FoundRecords",
     "FoundSession",
+    "FrameworkReader",
     "ImportReport",
     "KeptRaw",
     "NotImported",
-    "Piece",
     "RawRow",
-    "Reader",
     "Row",
     "Source",
     "import_database",

@@ -24,7 +24,7 @@ class RawRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class FoundPart:
     """A part of what is found, at most some hundred nodes and records and some megabytes; it is written whole.
 
     ``nodes`` have their final ids and parents, parents first, and none comes twice. ``records`` belong to the session
@@ -45,7 +45,7 @@ class FoundSession:
 
     name: str
     session_id: str
-    pieces: AsyncIterator[Piece]
+    pieces: AsyncIterator[FoundPart]
     owner: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     metadata: JSONObject = field(default_factory=dict)
@@ -57,13 +57,13 @@ class FoundRecords:
     """Records of the storage, and rows that belong to no session. A record that exists is never overwritten."""
 
     name: str
-    pieces: AsyncIterator[Piece]
+    pieces: AsyncIterator[FoundPart]
 
 
 Found: TypeAlias = FoundSession | FoundRecords
 
 
-class Reader(Protocol):
+class FrameworkReader(Protocol):
     """Reads the tables of one framework."""
 
     @property

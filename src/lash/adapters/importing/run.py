@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from lash.adapters.importing.found import FoundRecords, FoundSession, Piece, RawRow, Reader
+from lash.adapters.importing.found import FoundPart, FoundRecords, FoundSession, FrameworkReader, RawRow
 from lash.adapters.importing.raw import raw_records
 from lash.adapters.importing.report import ImportReport, NotImported, Tally
 from lash.adapters.importing.source import Source
@@ -41,7 +41,7 @@ class _State(Enum):
 async def import_database(
     storage: Storage,
     source: Source,
-    reader: Reader,
+    reader: FrameworkReader,
     *,
     dry_run: bool = False,
     progress: OnProgress | None = None,
@@ -113,7 +113,7 @@ class _Importing:
                 if not await self._put([piece]):
                     self._tally.already_there += 1
 
-    async def _put(self, pieces: Sequence[Piece]) -> bool:
+    async def _put(self, pieces: Sequence[FoundPart]) -> bool:
         """Write records that do not exist yet; return False, and write nothing, if one of them does."""
         puts = _records(self._framework, pieces, None, expected_version=0)
         existing = await _existing(self._storage, puts)
@@ -166,7 +166,7 @@ class _SessionWriter:
         self._revision = created.commit.revision
         return True
 
-    async def write(self, pieces: Sequence[Piece]) -> None:
+    async def write(self, pieces: Sequence[FoundPart]) -> None:
         nodes = [node for piece in pieces for node in piece.nodes]
         self._checkpoint = next((each.checkpoint for each in reversed(pieces) if each.checkpoint), self._checkpoint)
         records = _records(self._framework, pieces, self._found.session_id, expected_version=None)
@@ -203,9 +203,9 @@ async def _state(storage: Storage, session_id: str, framework: str) -> _State:
     return _State.COMPLETE if mark.value.get("complete") is True else _State.BEGUN
 
 
-async def _together(pieces: AsyncIterator[Piece]) -> AsyncIterator[list[Piece]]:
+async def _together(pieces: AsyncIterator[FoundPart]) -> AsyncIterator[list[FoundPart]]:
     """Return pieces that are written in one commit."""
-    group: list[Piece] = []
+    group: list[FoundPart] = []
     rows = size = 0
     async for piece in pieces:
         its_rows, its_size = len(piece.nodes) + len(piece.records) + 2 * len(piece.raw), _size(piece)
@@ -218,7 +218,7 @@ async def _together(pieces: AsyncIterator[Piece]) -> AsyncIterator[list[Piece]]:
         yield group
 
 
-def _size(piece: Piece) -> int:
+def _size(piece: FoundPart) -> int:
     contents: Iterable[object] = itertools.chain(
         (node.entry.content for node in piece.nodes if isinstance(node.entry, BytesEntry)),
         (record.value for record in piece.records),
@@ -228,7 +228,7 @@ def _size(piece: Piece) -> int:
 
 
 def _records(
-    framework: str, pieces: Iterable[Piece], session_id: str | None, *, expected_version: int | None
+    framework: str, pieces: Iterable[FoundPart], session_id: str | None, *, expected_version: int | None
 ) -> list[RecordPut]:
     """Return the records of pieces, each name once: equal values of large rows and channels share a record."""
     found: dict[tuple[str | None, str, str], RecordPut] = {}
@@ -252,7 +252,7 @@ async def _existing(storage: Storage, puts: Sequence[RecordPut]) -> list[tuple[R
     return existing
 
 
-def _count(pieces: Iterable[Piece], counts: Counter[str], raw: Counter[tuple[str, str]]) -> None:
+def _count(pieces: Iterable[FoundPart], counts: Counter[str], raw: Counter[tuple[str, str]]) -> None:
     for piece in pieces:
         counts.update(piece.counts)
         rows: Sequence[RawRow] = piece.raw

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from lash.adapters.importing import Piece, RawRow, Row, Source
+from lash.adapters.importing import FoundPart, RawRow, Row, Source
 from lash.adapters.langgraph import matching, namespaces
 from lash.adapters.langgraph.store import ITEMS, ItemContent
 from lash.errors import InvalidInput
@@ -19,7 +19,7 @@ _STORE: Final = "store"
 _VECTORS: Final = "store_vectors"
 
 
-async def item_pieces(source: Source, tables: frozenset[str]) -> AsyncIterator[Piece]:
+async def item_pieces(source: Source, tables: frozenset[str]) -> AsyncIterator[FoundPart]:
     """Return a record for each item, with the embeddings of its texts."""
     async for row in source.rows(_STORE, order=("prefix", "key")):
         vectors: list[Row] = []
@@ -29,7 +29,7 @@ async def item_pieces(source: Source, tables: frozenset[str]) -> AsyncIterator[P
         yield _piece(row, vectors)
 
 
-def _piece(row: Row, vectors: list[Row]) -> Piece:
+def _piece(row: Row, vectors: list[Row]) -> FoundPart:
     packed = {each["field_name"]: _packed(each["embedding"]) for each in vectors}
     raw = [
         RawRow(table=_VECTORS, row=each, reason="an embedding that is not a list of numbers")
@@ -48,7 +48,7 @@ def _piece(row: Row, vectors: list[Row]) -> Piece:
         )
         expires_at = _moment(row.get("expires_at"))
         if expires_at is not None and expires_at <= datetime.now(UTC):
-            return Piece(raw=[RawRow(table=_STORE, row=row, reason="it has expired"), *raw])
+            return FoundPart(raw=[RawRow(table=_STORE, row=row, reason="it has expired"), *raw])
         put = RecordPut(
             collection=ITEMS,
             key=namespaces.item_key(content.namespace, content.key),
@@ -56,8 +56,8 @@ def _piece(row: Row, vectors: list[Row]) -> Piece:
             expires_at_ms=None if expires_at is None else int(expires_at.timestamp() * 1000),
         )
     except (msgspec.MsgspecError, InvalidInput, ValueError) as error:
-        return Piece(raw=[RawRow(table=_STORE, row=row, reason=str(error)), *raw])
-    return Piece(records=[put], raw=raw, counts={"item": 1})
+        return FoundPart(raw=[RawRow(table=_STORE, row=row, reason=str(error)), *raw])
+    return FoundPart(records=[put], raw=raw, counts={"item": 1})
 
 
 def _moment(value: object) -> datetime | None:

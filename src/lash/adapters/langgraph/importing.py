@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lash.adapters.importing import Found, FoundRecords, FoundSession, Piece, RawRow, Row, Source
+from lash.adapters.importing import Found, FoundPart, FoundRecords, FoundSession, RawRow, Row, Source
 from lash.adapters.langgraph import codec, foreign, threads
 from lash.adapters.langgraph.codec import Channel, Inline, Items, Place, Stored, StoredCheckpoint, Typed, Write
 from lash.adapters.langgraph.foreign import Cipher, Unreadable
@@ -76,7 +76,7 @@ class _Thread:
         self._used: set[tuple[str, str, str | None]] = set()
         self._runs: set[str] = set()
 
-    async def pieces(self) -> AsyncIterator[Piece]:
+    async def pieces(self) -> AsyncIterator[FoundPart]:
         """Return the values of channels, the checkpoints that refer to them, and the writes."""
         if _BLOBS in self._tables:
             async for row in self._rows(_BLOBS, ("checkpoint_ns", "channel")):
@@ -92,16 +92,16 @@ class _Thread:
             async for row in self._rows(_BLOBS, ("checkpoint_ns", "channel")):
                 key = (row["checkpoint_ns"], row["channel"], row.get("version"))
                 if self._blobs.get(key) is not None and key not in self._used:
-                    yield Piece(raw=[RawRow(table=_BLOBS, row=row, reason="no checkpoint refers to it")])
+                    yield FoundPart(raw=[RawRow(table=_BLOBS, row=row, reason="no checkpoint refers to it")])
 
     def _rows(self, table: str, order: tuple[str, ...]) -> AsyncIterator[Row]:
         return self._source.rows(table, where={"thread_id": self._thread_id}, order=order)
 
-    def _blob(self, row: Row) -> Piece:
+    def _blob(self, row: Row) -> FoundPart:
         key = (row["checkpoint_ns"], row["channel"], row.get("version"))
         if row["type"] == "empty" or row["blob"] is None:
             self._blobs[key] = None
-            return Piece()
+            return FoundPart()
         draft, typed = _Draft(self), (row["type"], bytes(row["blob"]))
         try:
             # The version is that of the checkpoint, which may be a number.
@@ -111,7 +111,7 @@ class _Thread:
             self._blobs[key] = draft.value(typed, None)
         return draft.piece({})
 
-    async def _checkpoint(self, row: Row) -> Piece:
+    async def _checkpoint(self, row: Row) -> FoundPart:
         draft = _Draft(self)
         try:
             about = _object(row["metadata"] or b"{}")
@@ -120,7 +120,7 @@ class _Thread:
             else:
                 stored = self._stored_whole(row, draft, about)
         except Unreadable as error:
-            return Piece(raw=[RawRow(table=_CHECKPOINTS, row=row, reason=str(error))])
+            return FoundPart(raw=[RawRow(table=_CHECKPOINTS, row=row, reason=str(error))])
         place = Place(self._thread_id, stored.namespace, stored.parent_id)
         draft.records += checkpoint_records(place, stored, about.get("run_id"), self._runs)
         return draft.piece({"checkpoint": 1})
@@ -165,7 +165,7 @@ class _Thread:
         rows.sort(key=lambda row: (row.get("task_path", ""), row["task_id"], row["idx"]))
         return [self._cipher.opened((row["type"], bytes(row["blob"]))) for row in rows]
 
-    async def _writes(self, table: str) -> AsyncIterator[Piece]:
+    async def _writes(self, table: str) -> AsyncIterator[FoundPart]:
         """Return one record for each task, with its writes."""
         order = ("checkpoint_ns", "checkpoint_id", "task_id", "idx")
         task: list[Row] = []
@@ -177,21 +177,21 @@ class _Thread:
         if task:
             yield self._task(table, task)
 
-    def _task(self, table: str, rows: list[Row]) -> Piece:
+    def _task(self, table: str, rows: list[Row]) -> FoundPart:
         raw = [RawRow(table=table, row=row, reason="it has no format") for row in rows if row["type"] is None]
         writes = [_write(row) for row in rows if row["type"] is not None]
         if not writes:
-            return Piece(raw=raw)
+            return FoundPart(raw=raw)
         value = codec.encode_writes(writes)
         if len(value) > _MAX_WRITES_BYTES:
-            return Piece(raw=[RawRow(table=table, row=row, reason="larger than a record") for row in rows])
+            return FoundPart(raw=[RawRow(table=table, row=row, reason="larger than a record") for row in rows])
         put = RecordPut(
             collection=codec.WRITES,
             key=codec.writes_key(rows[0]["checkpoint_ns"], rows[0]["checkpoint_id"], rows[0]["task_id"]),
             value=value,
             session_id=Place(self._thread_id, "", None).session_id,
         )
-        return Piece(records=[put], raw=raw, counts={"write": len(writes)})
+        return FoundPart(records=[put], raw=raw, counts={"write": len(writes)})
 
     def node_id(self, parent_id: str | None, clear: Typed, like: Typed) -> tuple[str, Node | None]:
         """Return the id of an item below its parent, and its node if the item is new.
@@ -236,8 +236,8 @@ class _Draft:
         assert leaf is not None, "a long list has items"
         return Items(version, leaf, len(items))
 
-    def piece(self, counts: Mapping[str, int]) -> Piece:
-        return Piece(nodes=self._nodes, records=self.records, counts=counts)
+    def piece(self, counts: Mapping[str, int]) -> FoundPart:
+        return FoundPart(nodes=self._nodes, records=self.records, counts=counts)
 
     def value(self, typed: Typed, version: codec.Version) -> Channel:
         name, content = typed

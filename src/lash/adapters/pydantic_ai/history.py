@@ -75,7 +75,7 @@ class LashHistory:
         self._name = short(session_id, 255)
 
     async def messages(self, last: int | None = None) -> list[ModelMessage]:
-        """Return the messages of the conversation, or its end; none if there is no such conversation."""
+        """Return the messages of the conversation, or its end; empty if the conversation does not exist."""
 
         async def read(storage: Storage) -> list[Message]:
             try:

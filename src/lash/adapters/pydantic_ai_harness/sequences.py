@@ -15,7 +15,7 @@ _PAGE: Final = 500
 
 
 def part(text: str) -> str:
-    """Return an id of the harness as a part of a key: whatever it contains, it is no prefix of another one."""
+    """Return an id of the harness as a part of a key: whatever it contains, it is never a prefix of another one."""
     return short(quote(text, safe=""), 100)
 
 

@@ -25,7 +25,7 @@ _MOST: Final = 900
 """How many records are written or read at once."""
 
 
-class Snapshots:
+class RunSnapshots:
     """The snapshots of a store, of which a run keeps at most so many, and always its newest complete one."""
 
     def __init__(self, most: int | None) -> None:

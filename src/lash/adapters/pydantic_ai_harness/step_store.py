@@ -10,7 +10,7 @@ from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord,
 from lash.adapters.attached import Attached, StorageSource
 from lash.adapters.names import short
 from lash.adapters.pydantic_ai_harness.sequences import append, every, part
-from lash.adapters.pydantic_ai_harness.snapshots import Snapshots
+from lash.adapters.pydantic_ai_harness.snapshots import RunSnapshots
 from lash.errors import RecordConflict
 from lash.model.record import Record
 from lash.model.value import JSONObject
@@ -39,7 +39,7 @@ class LashStepStore:
         if given is not None and (not isinstance(given, int) or given < 1):
             raise ValueError(f"max_snapshots_per_run must be an int >= 1 or None, got {max_snapshots_per_run!r}")
         self._attached = Attached(source)
-        self._snapshots = Snapshots(max_snapshots_per_run)
+        self._snapshots = RunSnapshots(max_snapshots_per_run)
 
     async def register_run(self, record: RunRecord) -> None:
         """Store a run; raise ValueError if its id is taken, unless by the same registration."""
