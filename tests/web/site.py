@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from tests.factories.session import commit, node, owner, spent
 from tests.factories.trigger import trigger
 
 ADDRESS: Final = "http://console.test"
-_TOKEN: Final = re.compile('name="form_token" value="([^"]+)"')
 
 
 class Site:
@@ -113,6 +111,3 @@ class Counted:
             return found(*arguments, **named)
 
         return call
-
-
-Visit = Callable[[Site], Awaitable[None]]

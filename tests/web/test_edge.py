@@ -139,6 +139,6 @@ async def test_it_is_mounted_below_a_path(memory: Storage) -> None:
 
 
 async def test_access_must_be_given(memory: Storage) -> None:
-    """There is no console without a decision who may see it."""
+    """A console cannot be made without an access check."""
     with pytest.raises(lash.ConfigError, match="decides who may see"):
         console(memory, access=None)  # type: ignore[arg-type]

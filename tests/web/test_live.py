@@ -60,7 +60,7 @@ async def test_two_streams_share_a_renderer(storage: Storage) -> None:
     assert [each[0].partition(" token")[0] for each in changed] == ["<p>second"] * 2
     # A hint can come while a page is rendered, which is then rendered once more; never once for each stream.
     assert live.renders - renders <= 2
-    await asyncio.gather(first.aclose(), second.aclose())  # type: ignore[attr-defined]
+    await asyncio.gather(first.aclose(), second.aclose())
 
 
 @pytest.mark.parametrize("backend_name", ["sqlite"])
@@ -69,7 +69,7 @@ async def test_nothing_is_rendered_without_a_stream(storage: Storage) -> None:
     live = Live(lambda: storage, Rendered())
     stream = live.stream(PAGE, "t")
     await pieces(stream, 2)
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     renders = live.renders
     storage.hints.notify()
     await asyncio.sleep(0)
@@ -91,7 +91,7 @@ async def test_a_page_follows_the_storage(storage: Storage) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while "newcomer" not in (await pieces(stream, 1))[0]:
             pass
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
 
 
 @pytest.mark.parametrize("backend_name", ["sqlite"])

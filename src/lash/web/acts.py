@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-import msgspec
-
 from lash.base.ids import new_id
 from lash.cli.owner import owner_of
 from lash.cli.text import plural
 from lash.errors import InvalidInput
-from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Rejected, Resolution, Resolved
 from lash.runtime.turns.handle import SessionHandle
 from lash.stores.storage import Storage
 from lash.web.answer import answer_of
+from lash.web.forms import json_of
 
 _MOST_LETTERS: Final = 1_000
 """How many dead letters one act moves; the page offers the rest again."""
@@ -40,12 +38,11 @@ def _required(fields: Fields, name: str) -> str:
     return value
 
 
-def _json(text: str) -> JSON:
-    try:
-        value: JSON = msgspec.json.decode(text or "null")
-    except msgspec.DecodeError as error:
-        raise InvalidInput(f"expected JSON, got {text[:60]!r} ({error}); put a text in quotes") from None
-    return value
+def _number(fields: Fields, name: str) -> int:
+    text = _required(fields, name)
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidInput(f"expected a number for {name}, got {text[:60]!r}; load the page again")
+    return int(text)
 
 
 async def send(storage: Storage, fields: Fields, _by: str) -> Done:
@@ -79,7 +76,7 @@ async def cancel_process(storage: Storage, fields: Fields, by: str) -> Done:
 async def signal(storage: Storage, fields: Fields, _by: str) -> Done:
     """Send a signal to a process; a form that is submitted twice sends it once."""
     process_id, name = _required(fields, "process"), _required(fields, "name")
-    payload = _json(fields.get("payload", ""))
+    payload = json_of(fields.get("payload", ""), "the payload")
     await storage.events.signal(process_id, name, signal_id=_required(fields, "key"), payload=payload)
     return Done(f"sent signal {name}", "process", {"id": process_id})
 
@@ -135,7 +132,7 @@ async def set_schedule(storage: Storage, fields: Fields, _by: str) -> Done:
     """Enable or disable a schedule; a form about an older revision is refused by the storage."""
     owner, key = owner_of(fields.get("session") or None), _required(fields, "schedule")
     change = storage.schedules.enable if fields.get("enable") == "yes" else storage.schedules.disable
-    await change(owner, key, revision=int(_required(fields, "revision")))
+    await change(owner, key, revision=_number(fields, "revision"))
     return Done("enabled" if fields.get("enable") == "yes" else "disabled", "triggers", {})
 
 

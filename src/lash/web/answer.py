@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 import htpy as h
-import msgspec
 
-from lash.errors import InvalidInput
 from lash.model.value import JSON, JSONObject
+from lash.web.forms import json_of
 from lash.web.show import line
 
 RAW: Final = "value"
@@ -35,7 +34,7 @@ def answer_of(fields: Mapping[str, str], schema: JSONObject | None) -> JSON:
     """Return the answer that a form has; the storage checks it against the schema."""
     parts = _parts(schema)
     if parts is None or RAW in fields:
-        return _json(fields.get(RAW, "true"))
+        return json_of(fields.get(RAW, "true"), "the answer")
     if _WHOLE in parts:
         return _value(_WHOLE, fields.get(_WHOLE, ""), parts[_WHOLE])
     required, given = _required(schema), dict[str, JSON]()
@@ -93,13 +92,5 @@ def _label(text: object, field: h.Node) -> h.Element:
 def _value(name: str, text: str, schema: JSONObject) -> JSON:
     """Return the text of a field as the schema wants it."""
     if schema.get("type") in ("boolean", *_NUMBERS):
-        return _json(text, name)
+        return json_of(text, name)
     return text
-
-
-def _json(text: str, name: str = "the answer") -> JSON:
-    try:
-        value: JSON = msgspec.json.decode(text or "null")
-    except msgspec.DecodeError as error:
-        raise InvalidInput(f"expected JSON for {name}, got {text[:60]!r} ({error}); put a text in quotes") from None
-    return value

@@ -13,7 +13,16 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from lash.errors import ConfigError, InvalidInput, LashError, NotFound, SessionDeleted
+from lash.errors import (
+    ConfigError,
+    InvalidInput,
+    LashError,
+    NotFound,
+    SchemaMismatch,
+    SessionDeleted,
+    StorageClosed,
+    StoreUnavailable,
+)
 from lash.runtime.app import App
 from lash.stores.storage import Storage
 from lash.web.access import AccessCheck, Visitor
@@ -25,10 +34,15 @@ from lash.web.frame import document
 from lash.web.live import Live, Pieces, Watched
 from lash.web.pages import PAGES
 from lash.web.show import Redact, link
-from lash.web.view import Page, View, Visit
+from lash.web.view import View, Visit, WebPage
 
 _STATIC: Final = Path(__file__).parent / "static"
-_MISSING: Final = (NotFound, SessionDeleted)
+_STATUSES: Final[tuple[tuple[tuple[type[LashError], ...], int], ...]] = (
+    ((NotFound, SessionDeleted), 404),
+    ((InvalidInput,), 400),
+    ((StoreUnavailable, StorageClosed, SchemaMismatch, ConfigError), 503),
+)
+"""The status of an error; that of others is 409, because the state has changed since the page was made."""
 _THEME: Final = "lash_theme"
 
 
@@ -100,7 +114,7 @@ class Console:
 
         return respond
 
-    def _document(self, request: Request, path: str, page: Page) -> Response:
+    def _document(self, request: Request, path: str, page: WebPage) -> Response:
         token = token_of(request)
         query = {name: value for name, value in request.query_params.items() if name != "done"}
         html = document(
@@ -153,5 +167,5 @@ def _visitor(request: Request) -> Visitor:
 async def _failed(_request: Request, error: Exception) -> Response:
     """Return an error of the storage as a page of text; nothing of the database is in it."""
     assert isinstance(error, LashError)
-    status = 404 if isinstance(error, _MISSING) else 400 if isinstance(error, InvalidInput) else 409
+    status = next((code for kinds, code in _STATUSES if isinstance(error, kinds)), 409)
     return PlainTextResponse(f"{error}\n", status)

@@ -1,7 +1,6 @@
 """The outermost part of the console: what it refuses, and the headers of every response.
 
-Nothing of the console is reached without passing here, static files and the stream included. There is no list of
-public paths.
+Every request passes here first, including those for static files and for the stream. No path is public.
 """
 
 from __future__ import annotations

@@ -12,8 +12,12 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+
+from lash.errors import InvalidInput
+from lash.model.value import JSON
 
 COOKIE: Final = "lash_form"
 FIELD: Final = "form_token"
@@ -55,3 +59,12 @@ async def fields_of(request: Request) -> Mapping[str, str] | None:
     token = request.cookies.get(COOKIE, "")
     given = fields.pop(FIELD, "")
     return fields if token and hmac.compare_digest(token.encode(), given.encode()) else None
+
+
+def json_of(text: str, name: str) -> JSON:
+    """Return a field that is written as JSON; an empty one is null."""
+    try:
+        value: JSON = msgspec.json.decode(text or "null")
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"expected JSON for {name}, got {text[:60]!r} ({error}); put a text in quotes") from None
+    return value

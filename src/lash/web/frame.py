@@ -7,7 +7,7 @@ from typing import Final
 import htpy as h
 
 from lash.web.show import line, link
-from lash.web.view import Page
+from lash.web.view import WebPage
 
 NAVIGATION: Final = (
     ("", "Overview"),
@@ -30,7 +30,7 @@ _KEYS: Final = (
 )
 
 
-def document(page: Page, path: str, *, title: str, theme: str, stream: str | None, message: str = "") -> str:
+def document(page: WebPage, path: str, *, title: str, theme: str, stream: str | None, message: str = "") -> str:
     """Return the whole document of a page. It is complete without JavaScript; with it, the pieces stay current."""
     shown_theme = theme if theme in THEMES else "auto"
     return str(

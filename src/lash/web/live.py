@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final, NamedTuple
 
 from lash.errors import LashError, StorageClosed
@@ -25,7 +25,7 @@ _SHARE: Final = 0.1
 """The part of the event loop that rendering may take."""
 _KEEP_ALIVE_S: Final = 15.0
 _AGE: Final = re.compile("(?<=>)[^<]*(?=</time>)")
-"""The text of an age, which the page itself keeps current: alone it is no reason to send a piece again."""
+"""The text of an age. The page keeps it current, so a piece in which only ages changed is not sent again."""
 
 
 class Watched(NamedTuple):
@@ -57,7 +57,7 @@ class Live:
     def is_full(self) -> bool:
         return self._streams >= MOST_STREAMS
 
-    async def stream(self, watched: Watched, token: str) -> AsyncIterator[str]:
+    async def stream(self, watched: Watched, token: str) -> AsyncGenerator[str, None]:
         """Yield the events of one stream: all pieces at first, then the changed ones."""
         shared = self._open.setdefault(watched, _Shared())
         shared.streams += 1

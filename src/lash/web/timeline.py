@@ -18,7 +18,7 @@ _MOST_ROWS: Final = 300
 """How many bars a drawing has; a process of thousands of steps shows the last ones."""
 
 
-class Bar(NamedTuple):
+class TimelineBar(NamedTuple):
     """Something that took time, or a moment if both times are equal."""
 
     name: str
@@ -29,10 +29,10 @@ class Bar(NamedTuple):
     note: str = ""
 
 
-def trace_bars(trace: TurnTrace) -> list[Bar]:
+def trace_bars(trace: TurnTrace) -> list[TimelineBar]:
     """Return the steps of a committed turn as bars."""
     return [
-        Bar(
+        TimelineBar(
             step.name,
             step.began_at_ms,
             step.began_at_ms + step.took_ms,
@@ -43,7 +43,7 @@ def trace_bars(trace: TurnTrace) -> list[Bar]:
     ]
 
 
-def timeline(bars: Sequence[Bar]) -> h.Node:
+def timeline(bars: Sequence[TimelineBar]) -> h.Node:
     """Return the drawing of bars in the order of their beginnings; nothing without bars."""
     shown = sorted(bars, key=lambda bar: bar.began_ms)[-_MOST_ROWS:]
     if not shown:
@@ -68,7 +68,7 @@ def _axis(span: int, height: int) -> list[h.Element]:
     ]
 
 
-def _bar(bar: Bar, index: int, began: int, span: int) -> h.Element:
+def _bar(bar: TimelineBar, index: int, began: int, span: int) -> h.Element:
     top = _ROW + index * _ROW
     left = _LABELS + (bar.began_ms - began) * _WIDTH / span
     width = max((bar.ended_ms - bar.began_ms) * _WIDTH / span, _LEAST_BAR)

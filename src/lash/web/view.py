@@ -31,11 +31,11 @@ class Visit(NamedTuple):
         return int(given) if given.isascii() and given.isdigit() and len(given) < 19 else None  # noqa: PLR2004 (int64)
 
 
-class Page(NamedTuple):
+class WebPage(NamedTuple):
     """A page as pieces that are replaced one by one while it is open; each piece has an id of its own."""
 
     title: str
     pieces: tuple[h.Element, ...]
 
 
-View: TypeAlias = Callable[[Visit], Awaitable[Page]]
+View: TypeAlias = Callable[[Visit], Awaitable[WebPage]]

@@ -12,18 +12,18 @@ from lash.model.value import JSONObject
 from lash.model.wait import SignalIdentity, WaitRecord
 from lash.web.answer import answer_fields
 from lash.web.show import act, ago, block, json_block, json_text, line, more_link, name_link
-from lash.web.view import Page, Visit
+from lash.web.view import Visit, WebPage
 
 _PAGE: Final = 50
 
 
-async def inbox(visit: Visit) -> Page:
+async def inbox(visit: Visit) -> WebPage:
     """One read of one page. The keys of waits are not read; an answer names the wait by its id."""
     found = await visit.storage.waits.pending(limit=_PAGE, after=visit.parameter("cursor") or None)
     cursor = found[-1].key_id if len(found) == _PAGE else None
     cards = [_card(visit, wait) for wait in found if not isinstance(wait.identity, SignalIdentity)]
     nothing = h.p(".empty")["Nothing waits for you. Agents ask here with turn.wait() and ctx.wait()."]
-    return Page("Inbox", (h.section("#found")[cards or nothing, more_link("inbox", visit.query, cursor, "cursor")],))
+    return WebPage("Inbox", (h.section("#found")[cards or nothing, more_link("inbox", visit.query, cursor, "cursor")],))
 
 
 def _card(visit: Visit, wait: WaitRecord) -> h.Element:

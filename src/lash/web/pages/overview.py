@@ -15,13 +15,13 @@ from lash.model.session.usage import UsagePage
 from lash.model.worker import WorkerRecord
 from lash.web.pages.sessions import session_table
 from lash.web.show import link, now_ms
-from lash.web.view import Page, Visit
+from lash.web.view import Visit, WebPage
 
 _DAY_MS = 86_400_000
 _RECENT = 12
 
 
-async def overview(visit: Visit) -> Page:
+async def overview(visit: Visit) -> WebPage:
     """Six reads, however much there is."""
     today_ms = now_ms() // _DAY_MS * _DAY_MS
     counts, workers, used, report, recent = await asyncio.gather(
@@ -31,7 +31,7 @@ async def overview(visit: Visit) -> Page:
         visit.storage.report(),
         visit.storage.sessions.list(order=SessionOrder.ACTIVE, with_state=True, with_counts=True, limit=_RECENT),
     )
-    return Page("Overview", (_figures(counts, workers, used, report), _recent(visit, recent)))
+    return WebPage("Overview", (_figures(counts, workers, used, report), _recent(visit, recent)))
 
 
 def _figures(

@@ -17,14 +17,14 @@ from lash.model.process.process import Failure, ProcessFilter, ProcessRecord, Se
 from lash.web.forms import FORM_KEY
 from lash.web.pages.processes import process_badge, process_name
 from lash.web.show import act, ago, badge, block, facts, json_block, line, name_link, now_ms, table, text_field
-from lash.web.timeline import Bar, timeline
-from lash.web.view import Page, Visit
+from lash.web.timeline import TimelineBar, timeline
+from lash.web.view import Visit, WebPage
 
 _EVENTS: Final = 200
 _EFFECTS: Final = 300
 
 
-async def process(visit: Visit) -> Page:
+async def process(visit: Visit) -> WebPage:
     """A fixed number of reads, however long the log is."""
     process_id = visit.parameter("id")
     if not process_id:
@@ -46,7 +46,7 @@ async def process(visit: Visit) -> Page:
         _acts(visit, record),
         _log(visit, events, effects),
     )
-    return Page(f"{process_name(record)} {process_id}".strip(), pieces)
+    return WebPage(f"{process_name(record)} {process_id}".strip(), pieces)
 
 
 def _facts(visit: Visit, record: ProcessRecord, runs_at: str | None) -> h.Element:
@@ -78,25 +78,26 @@ def _timeline(record: ProcessRecord, events: Sequence[ProcessEvent], effects: Se
     bars = [_event_bar(event) for event in events if event.event_type in (STARTED, ATTEMPT_FAILED, CONTINUED)]
     bars += [_effect_bar(effect) for effect in effects]
     ended = record.updated_at_ms if record.is_terminal else now_ms() // 1_000 * 1_000
-    bars.append(Bar(process_name(record) or "process", record.created_at_ms, ended, _tone(record.status.value)))
+    bars.append(TimelineBar(process_name(record) or "process", record.created_at_ms, ended, _tone(record.status.value)))
     return h.section("#timeline")[
         h.h2["Timeline"],
         h.div(".scroll", tabindex="0", role="region", aria_label="Timeline")[timeline(bars)],
     ]
 
 
-def _event_bar(event: ProcessEvent) -> Bar:
+def _event_bar(event: ProcessEvent) -> TimelineBar:
     tone = "bad" if event.event_type == ATTEMPT_FAILED else "mark"
-    return Bar(event.event_type.removeprefix("process."), event.occurred_at_ms, event.occurred_at_ms, tone)
+    return TimelineBar(event.event_type.removeprefix("process."), event.occurred_at_ms, event.occurred_at_ms, tone)
 
 
-def _effect_bar(effect: EffectRecord) -> Bar:
+def _effect_bar(effect: EffectRecord) -> TimelineBar:
     status = status_of(effect)
     until = effect.updated_at_ms if effect.due_at_ms is None else max(effect.due_at_ms, effect.updated_at_ms)
     ended = min(until, now_ms() // 1_000 * 1_000) if status == "running" else effect.updated_at_ms
     began = effect.created_at_ms if effect.began_at_ms is None else effect.began_at_ms
     ran = f"attempt {effect.attempt} on {effect.worker}" if effect.attempt is not None else ""
-    return Bar(effect.replay_key, began, max(ended, began), _tone(status), " · ".join(filter(None, (status, ran))))
+    note = f"{status} · {ran}" if ran else status
+    return TimelineBar(effect.replay_key, began, max(ended, began), _tone(status), note)
 
 
 def _tone(status: str) -> str:

@@ -9,13 +9,13 @@ import htpy as h
 from lash.cli.failure import reason_of
 from lash.model.process.process import ProcessFilter, ProcessRecord, ProcessStatus
 from lash.web.show import Column, ago, badge, choice_field, line, more_link, name_link, search_form, table, text_field
-from lash.web.view import Page, Visit
+from lash.web.view import Visit, WebPage
 
 _PAGE = 50
 _COLUMNS = ("process", "name", "state", "due", Column("events", is_number=True), "created", "changed", "reason")
 
 
-async def processes(visit: Visit) -> Page:
+async def processes(visit: Visit) -> WebPage:
     """One read of one page, with the phases."""
     status = visit.parameter("status")
     wanted = ProcessFilter(
@@ -37,7 +37,7 @@ async def processes(visit: Visit) -> Page:
     found = process_table(
         visit, page.processes, nothing="No process matches. Start one: lash start MODULE:APP PROCESS."
     )
-    return Page(
+    return WebPage(
         "Processes",
         (
             h.section("#filters", aria_label="Filters")[filters],

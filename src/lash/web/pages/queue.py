@@ -27,14 +27,14 @@ from lash.web.show import (
     table,
     text_field,
 )
-from lash.web.view import Page, Visit
+from lash.web.view import Visit, WebPage
 
 _PAGE: Final = 50
 _COLUMNS: Final = ("session", "state", "kind", Column("attempts", is_number=True), "queued", "content", "")
 _DEAD_COLUMNS: Final = ("session", Column("attempts", is_number=True), "died", "reason", "content", "")
 
 
-async def queue(visit: Visit) -> Page:
+async def queue(visit: Visit) -> WebPage:
     """One read of one page; the count of dead letters is a second."""
     tabs = h.section("#tabs", aria_label="Lists")[
         h.nav(".tabs")[
@@ -46,7 +46,7 @@ async def queue(visit: Visit) -> Page:
         _filters(visit),
     ]
     found = await (_dead(visit) if visit.parameter("show") == "dead" else _queued(visit))
-    return Page("Queue", (tabs, found))
+    return WebPage("Queue", (tabs, found))
 
 
 def _filters(visit: Visit) -> h.Element:

@@ -34,7 +34,7 @@ from lash.web.graph import anchor, drawing, laid_out
 from lash.web.pages.queue import queue_table
 from lash.web.show import act, ago, badge, block, facts, json_block, line, link, name_link, table
 from lash.web.timeline import timeline, trace_bars
-from lash.web.view import Page, Visit
+from lash.web.view import Visit, WebPage
 from lash.web.words import spoken
 
 _MESSAGES: Final = 100
@@ -48,7 +48,7 @@ _TURNS: Final = 10
 """How many turns are drawn."""
 
 
-async def session(visit: Visit) -> Page:
+async def session(visit: Visit) -> WebPage:
     """A fixed number of reads, however long the session is."""
     session_id = visit.parameter("id")
     if not session_id:
@@ -78,7 +78,7 @@ async def session(visit: Visit) -> Page:
         _compose(visit, session_id),
         _rest(visit, session_id, read, files.entries, state),
     )
-    return Page(meta.name or session_id, pieces)
+    return WebPage(meta.name or session_id, pieces)
 
 
 async def _graph(visit: Visit, session_id: str, head: SessionHead | None) -> SessionRead | None:

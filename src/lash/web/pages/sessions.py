@@ -19,7 +19,7 @@ from lash.web.show import (
     table,
     text_field,
 )
-from lash.web.view import Page, Visit
+from lash.web.view import Visit, WebPage
 
 _PAGE = 50
 _COLUMNS = (
@@ -34,7 +34,7 @@ _COLUMNS = (
 )
 
 
-async def sessions(visit: Visit) -> Page:
+async def sessions(visit: Visit) -> WebPage:
     """One read of one page, with its states and counts."""
     label, _, value = visit.parameter("label").partition("=")
     state = visit.parameter("state")
@@ -50,7 +50,7 @@ async def sessions(visit: Visit) -> Page:
         wanted, order=order, with_state=True, with_counts=True, limit=_PAGE, cursor=visit.parameter("cursor") or None
     )
     found = session_table(visit, page.sessions, nothing="No session matches. Clear the filter to see all of them.")
-    return Page(
+    return WebPage(
         "Sessions",
         (
             _filters(visit),

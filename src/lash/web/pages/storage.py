@@ -10,17 +10,17 @@ import htpy as h
 from lash.cli.text import size
 from lash.model.maintenance import Prunable, StorageReport
 from lash.web.show import Column, facts, table
-from lash.web.view import Page, Visit
+from lash.web.view import Visit, WebPage
 
 _OLD_MS: Final = 30 * 86_400_000
 
 
-async def storage(visit: Visit) -> Page:
+async def storage(visit: Visit) -> WebPage:
     """Two reads; the sizes are estimates where exact ones would read every row."""
     report, prunable = await asyncio.gather(
         visit.storage.report(), visit.storage.maintenance.prunable(older_than_ms=_OLD_MS)
     )
-    return Page("Storage", (_sizes(report), _prunable(prunable), _doctor()))
+    return WebPage("Storage", (_sizes(report), _prunable(prunable), _doctor()))
 
 
 def _sizes(report: StorageReport) -> h.Element:

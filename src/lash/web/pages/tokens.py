@@ -8,7 +8,7 @@ import htpy as h
 
 from lash.model.session.usage import UsageGroup, UsageSum
 from lash.web.show import Column, choice_field, line, more_link, name_link, now_ms, search_form, table, text_field
-from lash.web.view import Page, Visit
+from lash.web.view import Visit, WebPage
 
 _PAGE: Final = 100
 _DAY_MS: Final = 86_400_000
@@ -16,7 +16,7 @@ _SPANS: Final = {"1 day": 1, "7 days": 7, "30 days": 30, "all": None}
 _COUNTERS: Final = ("input", "cached", "output", "reasoning", "total")
 
 
-async def tokens(visit: Visit) -> Page:
+async def tokens(visit: Visit) -> WebPage:
     """One read: the sums of a page."""
     group = visit.parameter("by")
     by = (group,) if group in list(UsageGroup) else ("day", "model")
@@ -39,7 +39,7 @@ async def tokens(visit: Visit) -> Page:
     most = max((each.usage.total for each in page.sums), default=0)
     columns = [*by, *(Column(name, is_number=True) for name in _COUNTERS), ""]
     found = table(columns, (_row(each, by, most) for each in page.sums), nothing="No tokens were booked in this time.")
-    return Page(
+    return WebPage(
         "Tokens",
         (
             h.section("#filters", aria_label="Filters")[filters],

@@ -12,18 +12,18 @@ from lash.model.process.process import SessionOriginator
 from lash.model.trigger.schedule import Schedule
 from lash.model.trigger.trigger import TriggerOwner, TriggerSubscription
 from lash.web.show import act, ago, badge, line, more_link, name_link, table
-from lash.web.view import Page, Visit
+from lash.web.view import Visit, WebPage
 
 _PAGE: Final = 100
 
 
-async def triggers(visit: Visit) -> Page:
+async def triggers(visit: Visit) -> WebPage:
     """Two reads of one page each."""
     schedules, subscriptions = await asyncio.gather(
         visit.storage.schedules.list(limit=_PAGE, cursor=visit.parameter("schedules") or None),
         visit.storage.triggers.list(limit=_PAGE, cursor=visit.parameter("cursor") or None),
     )
-    return Page(
+    return WebPage(
         "Triggers",
         (
             h.section("#schedules")[

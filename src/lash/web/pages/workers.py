@@ -11,7 +11,7 @@ from lash.cli.workers import names_text, serves_text
 from lash.model.lease import Lease, ResourceKind
 from lash.model.worker import Holding, WorkerRecord, WorkerStatus
 from lash.web.show import Column, act, ago, badge, line, more_link, name_link, table
-from lash.web.view import Page, Visit
+from lash.web.view import Visit, WebPage
 
 _PAGE: Final = 100
 _COLUMNS: Final = (
@@ -29,7 +29,7 @@ _COLUMNS: Final = (
 )
 
 
-async def workers(visit: Visit) -> Page:
+async def workers(visit: Visit) -> WebPage:
     """Three reads, however many workers there are."""
     listed, leases = await asyncio.gather(
         visit.storage.workers.list(),
@@ -39,7 +39,7 @@ async def workers(visit: Visit) -> Page:
     rows = (_row(visit, each, held[each.worker_id]) for each in listed)
     owners = {each.worker_id: each.beat.host for each in listed}
     held_rows = (_lease_row(each, owners) for each in leases.leases)
-    return Page(
+    return WebPage(
         "Workers",
         (
             h.section("#found")[table(_COLUMNS, rows, nothing="No workers. Start one with: lash worker MODULE:APP"),],
