@@ -45,6 +45,8 @@ class Killer(lash.Hook):
         self._seen: Counter[str] = Counter()
         self.trace: list[str] = []
         self.armed = False
+        self.running = 0
+        """How many statements of the application have been sent and not answered."""
 
     def reach(self, boundary: str) -> None:
         if not self.armed:
@@ -67,6 +69,15 @@ class Killer(lash.Hook):
         self.reach(f"before {_COMMIT}")
 
     @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count a statement as running."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+    @contextlib.contextmanager
     def span(self, kind: str, attributes: Attributes) -> Iterator[None]:
         name = f"{kind} {attributes.get('step', attributes.get('process', ''))}".strip()
         self.reach(f"before {name}")
@@ -86,27 +97,33 @@ def _watch_ends_of_statements(killer: Killer) -> None:
     async def watched_send(
         self: Database, connection: PooledConnection, name: str, text: str, args: Sequence[object]
     ) -> list[asyncpg.Record]:
-        rows = await send(self, connection, name, text, args)
-        if self._on_statement is not None:
+        if self._on_statement is None:
+            return await send(self, connection, name, text, args)
+        with killer.answering():
+            rows = await send(self, connection, name, text, args)
             killer.after_statement(name)
         return rows
 
     async def watched_command(
         self: Database, connection: PooledConnection, name: str, text: str, args: Sequence[object] = ()
     ) -> str:
-        if self._on_statement is not None and name == _COMMIT:
-            killer.before_commit()
-        tag = await command(self, connection, name, text, args)
-        if self._on_statement is not None:
+        if self._on_statement is None:
+            return await command(self, connection, name, text, args)
+        with killer.answering():
+            if name == _COMMIT:
+                killer.before_commit()
+            tag = await command(self, connection, name, text, args)
             killer.after_statement(name)
         return tag
 
     def watched_control(self: Statements, connection: apsw.Connection, name: str) -> None:
         writes = self._hook is not None and name == _COMMIT and not connection.readonly("main")
-        if writes:
+        if not writes:
+            control(self, connection, name)
+            return
+        with killer.answering():
             killer.before_commit()
-        control(self, connection, name)
-        if writes:
+            control(self, connection, name)
             killer.after_statement(name)
 
     Database.send, Database.command = watched_send, watched_command  # type: ignore[method-assign]
@@ -127,7 +144,8 @@ async def work(
     async with await lash.open(url) as beside, app, asyncio.timeout(_LIMIT_S):
         # The worker has not polled yet.
         killer.armed = True
-        while not await is_finished(beside):  # noqa: ASYNC110 (it polls from outside)
+        # The last commit is visible from outside before it is answered.
+        while killer.running or not await is_finished(beside):  # noqa: ASYNC110 (it polls from outside)
             await asyncio.sleep(0.02)
         killer.armed = False
     (directory / "trace.json").write_text(json.dumps(killer.trace))

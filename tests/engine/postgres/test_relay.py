@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -20,6 +21,9 @@ from lash.postgres.engine import relay
 from lash.postgres.engine.options import PostgresOptions
 from tests.raw import raw
 from tests.runtime.worker_kit import crew, until
+
+if TYPE_CHECKING:
+    from lash.postgres.engine.pool import PlainConnection
 
 QUIET = lash.WorkerOptions(poll_s=60)
 """Nothing is found by a poll without a hint."""
@@ -168,3 +172,34 @@ def test_the_name_has_no_secret(url: str) -> None:
     names = {relay._name_of(PostgresOptions.from_url(each), 0) for each in others}
     assert len(names | {first}) == 4
     assert relay._name_of(PostgresOptions.from_url(url), 0) != relay._name_of(PostgresOptions.from_url(url), 1)
+
+
+async def test_a_relay_that_cannot_connect_keeps_no_program(url: str) -> None:
+    """A program that connects while the relay gives up is dropped, at whatever iteration of the event loop that is."""
+    options = PostgresOptions.from_url(url)
+    for iterations in range(8):
+        name = relay._name_of(options, 100 + iterations)
+        served, program = relay._bind(name), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        assert served is not None
+
+        async def refused(
+            program: socket.socket = program, name: bytes = name, iterations: int = iterations
+        ) -> PlainConnection:
+            program.connect(name)
+            program.sendall(relay._line("listen", "a channel"))
+            for _ in range(iterations):
+                await asyncio.sleep(0)
+            raise ConnectionRefusedError
+
+        with program:
+            with pytest.raises(ConnectionRefusedError):
+                await relay._Relay.start(served, refused)
+            await asyncio.wait_for(asyncio.to_thread(_read_to_the_end, program), 30)
+
+
+def _read_to_the_end(program: socket.socket) -> None:
+    try:
+        while program.recv(1024):
+            pass
+    except ConnectionResetError:
+        pass

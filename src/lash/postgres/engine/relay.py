@@ -146,23 +146,21 @@ class _Relay:
     It answers them before it is connected: they need not wait to know that it is alive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, served: socket.socket) -> None:
+        self._served = served
         self._connection: PlainConnection | None = None
         self._connected = asyncio.Event()
         self._statements = asyncio.Lock()
-        self._server: asyncio.Server | None = None
-        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._serving: dict[asyncio.Task[None], socket.socket] = {}
+        self._closed = False
 
     @classmethod
     async def start(cls, served: socket.socket, connect: Callable[[], Awaitable[PlainConnection]]) -> _Relay:
-        relay = cls()
+        relay = cls(served)
+        relay._watch()
         try:
-            relay._server = await asyncio.start_unix_server(
-                relay._accept, sock=served, limit=_LONGEST_LINE, backlog=_BACKLOG
-            )
             relay._connection = await connect()
         except BaseException:
-            served.close()
             await relay.close(timeout=_HELLO_S)
             raise
         relay._connected.set()
@@ -179,27 +177,50 @@ class _Relay:
             await self._connection.add_listener(channel, callback)
 
     async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 (as the driver's connections have it)
-        if self._server is not None:
-            self._server.close()
+        self._closed = True
+        asyncio.get_running_loop().remove_reader(self._served)
+        self._served.close()
         connection, self._connection = self._connection, None
-        for task, writer in self._serving.items():
-            writer.transport.abort()
+        for task in self._serving:
             task.cancel()
         if self._serving:
             await asyncio.wait(set(self._serving), timeout=timeout)
         if connection is not None:
             await connection.close(timeout=timeout)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not _is_own(writer.get_extra_info("socket")):
-            writer.transport.abort()
-            return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="lash-postgres-relay")
-        self._serving[task] = writer
-        task.add_done_callback(self._serving.pop)
+    def _watch(self) -> None:
+        """Accept programs from now on.
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        A server of asyncio would leave a connection open that it accepted in the iteration in which it was closed.
+        """
+        if not self._closed:
+            asyncio.get_running_loop().add_reader(self._served, self._accept)
+
+    def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            connected, _ = self._served.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError:
+            # The process has no file descriptor left: accept again when it may have one.
+            loop.remove_reader(self._served)
+            loop.call_later(_HELLO_S, self._watch)
+            return
+        connected.setblocking(False)
+        task = loop.create_task(self._serve(connected), name="lash-postgres-relay")
+        self._serving[task] = connected
+        task.add_done_callback(self._served_one)
+
+    def _served_one(self, task: asyncio.Task[None]) -> None:
+        # Here, since a task that is cancelled before it began runs nothing.
+        self._serving.pop(task).close()
+
+    async def _serve(self, connected: socket.socket) -> None:
         """Serve one program until it closes its connection."""
+        if not _is_own(connected):
+            return
+        reader, writer = await asyncio.open_unix_connection(sock=connected, limit=_LONGEST_LINE)
         channels: list[str] = []
 
         def forward(_connection: object, _pid: int, channel: str, message: object) -> None:
