@@ -99,6 +99,17 @@ async def test_metadata_of_versions(url: str) -> None:
     assert await service.list_artifact_versions(**SESSION, filename="g") == []
 
 
+async def test_metadata_of_any_kind(url: str) -> None:
+    """Integers of any size and numbers that are not finite come back; what has no JSON form becomes text."""
+    service = LashArtifactService(url)
+    given = {"large": 2**80, "infinite": float("inf"), "cut": "\ud83d", "nul": "\0", "call": print}
+    await service.save_artifact(**SESSION, filename="f", artifact=text("cut \ud83d"), custom_metadata=given)
+    version = await service.get_artifact_version(**SESSION, filename="f")
+    assert version is not None
+    assert version.custom_metadata == {**given, "call": repr(print)}
+    assert await service.load_artifact(**SESSION, filename="f") == text("cut ?")
+
+
 async def test_references_are_followed_inside_their_scope(url: str) -> None:
     """A reference loads its target; one that leaves the scope is refused, and a cycle ends with an error."""
     service = LashArtifactService(url)

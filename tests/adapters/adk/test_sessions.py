@@ -276,6 +276,20 @@ async def test_names_are_kept_apart(url: str) -> None:
         ]
 
 
+async def test_odd_names_and_texts(url: str) -> None:
+    """Ids with NUL, long ones, and an absent one; a text that was cut inside of a character is kept."""
+    service = LashSessionService(url)
+    for session_id in ("\0s", "s" * 5_000, "\n"):
+        created = await service.create_session(**APP, session_id=session_id)
+        await service.append_event(created, saying("a\0b cut \ud83d"))
+        texts = [each.content.parts[0].text for each in (await stored(service, created.id)).events]  # type: ignore[union-attr, index]
+        assert texts == ["a\0b cut ?"]
+    assert len((await service.list_sessions(**APP)).sessions) == 3
+    absent: Any = None
+    assert await service.get_session(**APP, session_id=absent) is None
+    await service.delete_session(**APP, session_id=absent)
+
+
 async def test_a_cancelled_append_is_stored_and_applied(url: str) -> None:
     """The caller gets CancelledError once the event is stored, and the object is still current."""
     service = LashSessionService(url)

@@ -12,6 +12,7 @@ from chatkit.store import NotFoundError
 from chatkit.types import (
     AssistantMessageContent,
     AssistantMessageItem,
+    ClientToolCallItem,
     FileAttachment,
     ThreadMetadata,
 )
@@ -83,15 +84,61 @@ async def test_users_do_not_see_each_other(url: str) -> None:
         await store.load_thread("t", BOB)
     with pytest.raises(NotFoundError):
         await store.load_attachment("f", BOB)
-    with pytest.raises(NotFoundError):
-        await store.add_thread_item("t", _item("b"), BOB)
+    await store.save_item("t", _item("b"), BOB)
     await store.save_thread(_thread("t", title="of bob"), BOB)
     assert (await store.load_thread("t", ANN)).title == "of ann"
     assert [thread.title for thread in (await store.load_threads(9, None, "asc", BOB)).data] == ["of bob"]
-    assert (await store.load_thread_items("t", None, 9, "asc", BOB)).data == []
+    for user, items in ((ANN, ["a"]), (BOB, ["b"])):
+        assert [item.id for item in (await store.load_thread_items("t", None, 9, "asc", user)).data] == items
     assert await store.load_attachment("f", ANN) == file
     with pytest.raises(lash.ConfigError, match="user_id"):
         await store.load_thread("t", {})
+
+
+async def test_items_may_come_before_their_thread(url: str) -> None:
+    """A thread that is saved later has them; until then it is not listed."""
+    store = LashStore(url)
+    await store.add_thread_item("t", _item("a", 1), ANN)
+    await store.save_item("t", _item("b", 2), ANN)
+    assert (await store.load_threads(9, None, "asc", ANN)).data == []
+    await store.save_thread(_thread("t"), ANN)
+    assert [thread.id for thread in (await store.load_threads(9, None, "asc", ANN)).data] == ["t"]
+    assert [item.id for item in (await store.load_thread_items("t", None, 9, "asc", ANN)).data] == ["a", "b"]
+
+
+async def test_odd_values_and_arguments(url: str) -> None:
+    """Integers of any size, NUL and long or blank names come back; an empty cursor is none; orders have no case."""
+    store, stranger = LashStore(url), SimpleNamespace(user_id="u" * 300)
+    metadata = {"large": 2**70, "nul": "\0", "deep": [[[1.5, None]]]}
+    call = ClientToolCallItem(
+        id="c", thread_id="t", created_at=BEGAN, call_id="1", name="f", arguments={"large": -(2**80)}
+    )
+    for user in (stranger, {"user_id": " "}):
+        for thread_id in ("t", "t" * 300, " ", "\0/%"):
+            thread = _thread(thread_id).model_copy(update={"metadata": metadata})
+            await store.save_thread(thread, user)
+            await store.add_thread_item(thread_id, call, user)
+            assert await store.load_thread(thread_id, user) == thread
+            assert await store.load_item(thread_id, "c", user) == call
+    assert len((await store.load_threads(9, "", "desc", stranger)).data) == 4
+    ordered = [thread.id for thread in (await store.load_threads(9, None, "DESC", stranger)).data]
+    assert ordered == ["\0/%", " ", "t" * 300, "t"]
+
+
+async def test_saves_that_race_with_deletions_leave_nothing_behind(url: str) -> None:
+    """What is listed can be loaded and deleted: a late save adds the whole item or thread, and never a part of it."""
+    store, other = LashStore(url), LashStore(url)
+    for _ in range(5):
+        await store.save_thread(_thread("t"), ANN)
+        await store.save_item("t", _item("a"), ANN)
+        await asyncio.gather(store.save_item("t", _item("a"), ANN), other.delete_thread_item("t", "a", ANN))
+        for item in (await store.load_thread_items("t", None, 9, "asc", ANN)).data:
+            await store.load_item("t", item.id, ANN)
+        await asyncio.gather(store.save_thread(_thread("t"), ANN), other.delete_thread("t", ANN))
+        for thread in (await store.load_threads(9, None, "asc", ANN)).data:
+            await store.load_thread(thread.id, ANN)
+        await store.delete_thread("t", ANN)
+        assert (await store.load_threads(9, None, "asc", ANN)).data == []
 
 
 async def test_a_deleted_thread_takes_no_late_items(url: str) -> None:
@@ -100,8 +147,9 @@ async def test_a_deleted_thread_takes_no_late_items(url: str) -> None:
     await store.save_thread(_thread("t"), ANN)
     await store.add_thread_item("t", _item("a"), ANN)
     await store.delete_thread("t", ANN)
-    with pytest.raises(NotFoundError):
-        await store.add_thread_item("t", _item("b"), ANN)
+    for late in (store.add_thread_item, store.save_item):
+        with pytest.raises(NotFoundError):
+            await late("t", _item("b"), ANN)
     await store.save_thread(_thread("t"), ANN)
     assert (await store.load_thread_items("t", None, 9, "asc", ANN)).data == []
     assert [thread.id for thread in (await store.load_threads(9, None, "asc", ANN)).data] == ["t"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -13,6 +14,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import override
 
 from lash.adapters.adk.names import FRAMEWORK, artifacts_id, artifacts_label, key_part
+from lash.adapters.adk.texts import json_text
 from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.settled import settled
 from lash.base.limits import MAX_PAGE
@@ -71,7 +73,8 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=False):
     """None if it is the attachment."""
     attachment: str | None = None
     mime_type: str | None = None
-    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    metadata: dict[str, Any] | str = "{}"
+    """JSON text, which has numbers that JSON values of lash do not; a dict in records of earlier releases."""
 
 
 class LashArtifactService(LeftOpen, BaseArtifactService):
@@ -99,7 +102,7 @@ class LashArtifactService(LeftOpen, BaseArtifactService):
         """Save an artifact whole or not at all, and return its version: 0 for the first."""
         place, part = _place(app_name, user_id, session_id, filename), ensure_part(artifact)
         _check_content(part, place)
-        metadata: dict[str, Any] = to_jsonable_python(custom_metadata or {}, serialize_unknown=True)
+        metadata = json.dumps(to_jsonable_python(custom_metadata or {}, serialize_unknown=True))
         return await settled(self._attached.run(lambda storage: _save(storage, place, filename, part, metadata)))
 
     @override
@@ -220,7 +223,7 @@ def _target(
     )
 
 
-async def _save(storage: Storage, place: _Place, name: str, part: types.Part, metadata: dict[str, Any]) -> int:
+async def _save(storage: Storage, place: _Place, name: str, part: types.Part, metadata: str) -> int:
     await _ensure_scope(storage, place)
     stored, content = _encoded(name, part, metadata)
     session = storage.session(place.lash_id)
@@ -250,10 +253,10 @@ async def _save(storage: Storage, place: _Place, name: str, part: types.Part, me
         return stored.version
 
 
-def _encoded(name: str, part: types.Part, metadata: dict[str, Any]) -> tuple[_Stored, bytes | None]:
+def _encoded(name: str, part: types.Part, metadata: str) -> tuple[_Stored, bytes | None]:
     """Return the record of a part, and the bytes that become an attachment."""
     bare, content, mime_type = _split(part)
-    encoded: str | None = bare.model_dump_json(exclude_none=True)
+    encoded: str | None = json_text(bare)
     if content is None and encoded is not None and len(encoded) > _INLINE_LENGTH:
         content, encoded = encoded.encode(), None
     created = ArtifactVersion(version=0, canonical_uri="").create_time
@@ -372,7 +375,7 @@ def _described(place: _Place, stored: _Stored) -> ArtifactVersion:
     return ArtifactVersion(
         version=stored.version,
         canonical_uri=place.uri(stored.version),
-        custom_metadata=stored.metadata,
+        custom_metadata=json.loads(stored.metadata) if isinstance(stored.metadata, str) else stored.metadata,
         create_time=stored.created,
         mime_type=stored.mime_type,
     )

@@ -7,6 +7,7 @@ from typing import Final
 
 from google.adk.events.event import Event
 
+from lash.adapters.adk.texts import json_text, storable
 from lash.adapters.names import short
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node, PluginEntry
@@ -27,8 +28,7 @@ def node_of(event: Event, node_id: str, parent_id: str | None) -> Node:
     A text survives what JSON values of lash do not: integers beyond 64 bits, and deep nesting. An event with text is a
     message too, so that people can read the session.
     """
-    encoded = event.model_dump_json(exclude_none=True)
-    text = _text(event)
+    encoded, text = json_text(event), storable(_text(event))
     entry: MessageEntry | PluginEntry
     if text:
         role = Role.USER if event.author == "user" else Role.ASSISTANT
@@ -56,7 +56,7 @@ def event_of(node: Node) -> Event | None:
 
 def is_stored_as(event: Event, node: Node) -> bool:
     """Return whether a node is this event."""
-    return json_of(node) == event.model_dump_json(exclude_none=True)
+    return json_of(node) == json_text(event)
 
 
 def _text(event: Event) -> str:

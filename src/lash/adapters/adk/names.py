@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from lash.adapters.names import short
+from lash.base.limits import MAX_TEXT_LENGTH
 
 SESSION_PREFIX: Final = "adk:"
 ARTIFACTS_PREFIX: Final = "adk-artifacts:"
@@ -24,6 +25,16 @@ class SessionName(NamedTuple):
     app_name: str
     user_id: str
     session_id: str
+
+    @classmethod
+    def of(cls, app_name: str, user_id: str, session_id: str | None) -> Self:
+        """Return the name for an id as callers give it: without spaces around it; None names no session."""
+        return cls(app_name, user_id, (session_id or "").strip())
+
+    @property
+    def shown(self) -> str:
+        """The name of its lash session."""
+        return short(self.session_id, MAX_TEXT_LENGTH)
 
     @property
     def lash_id(self) -> str:

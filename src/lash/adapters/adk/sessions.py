@@ -58,7 +58,8 @@ class LashSessionService(LeftOpen, BaseSessionService):
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
         """Create a session with its first state in one write; raise AlreadyExistsError if the id is taken."""
-        name = SessionName(app_name, user_id, (session_id or "").strip() or platform_uuid.new_uuid())
+        name = SessionName.of(app_name, user_id, session_id or "")
+        name = name if name.session_id else name._replace(session_id=platform_uuid.new_uuid())
         return await settled(self._attached.run(lambda storage: self._create(storage, name, state or {})))
 
     @override
@@ -66,7 +67,7 @@ class LashSessionService(LeftOpen, BaseSessionService):
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """Return one revision of a session, with all events or the ones that the config selects; None if absent."""
-        name = SessionName(app_name, user_id, session_id.strip())
+        name = SessionName.of(app_name, user_id, session_id)
         return await self._attached.run(lambda storage: _get(storage, name, config or GetSessionConfig()))
 
     @override
@@ -79,7 +80,7 @@ class LashSessionService(LeftOpen, BaseSessionService):
     @override
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session with its events and its state; late appends raise SessionNotFoundError."""
-        name = SessionName(app_name, user_id, session_id.strip())
+        name = SessionName.of(app_name, user_id, session_id)
         await settled(self._attached.run(lambda storage: storage.sessions.delete(name.lash_id)))
 
     @override
@@ -106,7 +107,7 @@ class LashSessionService(LeftOpen, BaseSessionService):
 
     async def _store(self, session: Session, event: Event) -> Event:
         delta = state.split(event.actions.state_delta or {})
-        name = SessionName(session.app_name, session.user_id, session.id.strip())
+        name = SessionName.of(session.app_name, session.user_id, session.id)
         if await self._attached.run(lambda storage: self._append(storage, name, session, event, delta)):
             self._commit_event_to_session(session, event)
         return event
@@ -116,7 +117,7 @@ class LashSessionService(LeftOpen, BaseSessionService):
         _, components = NO_STATE.change(delta.session)
         created = await storage.sessions.create(
             name.lash_id,
-            name=name.session_id,
+            name=name.shown,
             owner=name.owner,
             labels=name.labels,
             metadata={"app_name": name.app_name, "user_id": name.user_id, "session_id": name.session_id},

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from lash.adapters.names import short
+from lash.base.limits import MAX_IDENTIFIER_LENGTH
 from lash.errors import ConfigError
 
 THREADS: Final = "chatkit.threads"
@@ -30,6 +31,11 @@ def user_of(context: object) -> str:
             "LashStore(url, user=lambda context: context.email)"
         )
     return str(user)
+
+
+def owner_of(user: str) -> str | None:
+    """Return a user as the owner of a session; None if its id cannot be one."""
+    return user if user.strip() and short(user, MAX_IDENTIFIER_LENGTH) == user else None
 
 
 def below(user: str, name: str = "") -> str:

@@ -19,6 +19,7 @@ from lash.adapters.chatkit.names import (
     THREAD_IDS,
     THREADS,
     below,
+    owner_of,
     part,
     place,
     session_id,
@@ -66,8 +67,8 @@ class LashStore(LeftOpen, Store[Any]):
         user = self._user(context)
 
         async def load(storage: Storage) -> list[Record]:
-            start = None if after is None else await _thread(storage, user, after)
-            if after is not None and start is None:
+            start = await _thread(storage, user, after) if after else None
+            if after and start is None:
                 raise NotFoundError(f"Thread {after} not found")
             return await _page(storage, THREADS, limit + 1, order, start, prefix=below(user))
 
@@ -91,8 +92,8 @@ class LashStore(LeftOpen, Store[Any]):
         session = session_id(self._user(context), thread_id)
 
         async def load(storage: Storage) -> list[Record]:
-            start = None if after is None else await _found(storage, session, after)
-            if after is not None and start is None:
+            start = await _found(storage, session, after) if after else None
+            if after and start is None:
                 raise NotFoundError(f"Item {after} not found")
             try:
                 return await _page(storage, ITEMS, limit + 1, order, start, session=session)
@@ -103,19 +104,19 @@ class LashStore(LeftOpen, Store[Any]):
         return _as_page(items, limit)
 
     async def add_thread_item(self, thread_id: str, item: ThreadItem, context: Any) -> None:  # noqa: ANN401
-        session = session_id(self._user(context), thread_id)
+        user = self._user(context)
         try:
-            await settled(self._attached.run(lambda storage: _add(storage, session, item)))
+            await settled(self._attached.run(lambda storage: _add(storage, user, thread_id, item)))
         except RecordConflict as conflict:
             raise AlreadyExists(thread_id, item.id) from conflict
-        except _GONE as gone:
+        except SessionDeleted as gone:
             raise NotFoundError(f"Thread {thread_id} not found") from gone
 
     async def save_item(self, thread_id: str, item: ThreadItem, context: Any) -> None:  # noqa: ANN401
-        session = session_id(self._user(context), thread_id)
+        user = self._user(context)
         try:
-            await settled(self._attached.run(lambda storage: _save_item(storage, session, item)))
-        except _GONE as gone:
+            await settled(self._attached.run(lambda storage: _save_item(storage, user, thread_id, item)))
+        except SessionDeleted as gone:
             raise NotFoundError(f"Thread {thread_id} not found") from gone
 
     async def load_item(self, thread_id: str, item_id: str, context: Any) -> ThreadItem:  # noqa: ANN401
@@ -144,7 +145,7 @@ class LashStore(LeftOpen, Store[Any]):
 
     async def save_attachment(self, attachment: Attachment, context: Any) -> None:  # noqa: ANN401
         key = below(self._user(context), attachment.id)
-        value = msgspec.json.decode(_attachment.dump_json(attachment))
+        value = _attachment.dump_json(attachment).decode()
         await settled(self._attached.run(lambda storage: _put(storage, key, value)))
 
     async def load_attachment(self, attachment_id: str, context: Any) -> Attachment:  # noqa: ANN401
@@ -166,37 +167,44 @@ async def _thread(storage: Storage, user: str, thread_id: str) -> Record | None:
 
 async def _save_thread(storage: Storage, user: str, thread: ThreadMetadata) -> None:
     """Create a thread with its session in one write, or replace its metadata where it is in the order."""
-    value, name = msgspec.json.decode(thread.model_dump_json()), below(user, thread.id)
+    value, name = thread.model_dump_json(), below(user, thread.id)
     while True:
         known = await storage.records.get(THREAD_IDS, name)
-        if known is not None:
-            await storage.records.put(THREADS, str(known.value), value)
-            return
         try:
-            await _create(storage, user, thread, name, value)
+            if known is None:
+                await _create(storage, user, thread, name, value)
+            else:
+                put = RecordPut(collection=THREADS, key=str(known.value), value=value)
+                await storage.records.put_many([_same(known), put])
         except RecordConflict:
-            # Another request has created the thread meanwhile.
+            # Another request has created or deleted the thread meanwhile.
             continue
         return
 
 
-async def _create(storage: Storage, user: str, thread: ThreadMetadata, name: str, value: Any) -> None:  # noqa: ANN401
+async def _create(storage: Storage, user: str, thread: ThreadMetadata, name: str, value: str) -> None:
     """Create a thread and its session in one write; raise RecordConflict if the thread exists."""
-    session, key = session_id(user, thread.id), f"{below(user)}{place(thread.created_at)}"
+    key = f"{below(user)}{place(thread.created_at)}"
     puts = (
         RecordPut(collection=THREAD_IDS, key=name, value=key, expected_version=0),
         RecordPut(collection=THREADS, key=key, value=value),
     )
-    made = await storage.sessions.create(
+    if not await _create_session(storage, user, thread.id, puts):
+        # Its items came before it, or two deletions at the same time as a creation have left the session.
+        await storage.records.put_many(puts)
+
+
+async def _create_session(storage: Storage, user: str, thread_id: str, puts: tuple[RecordPut, ...] = ()) -> bool:
+    """Create the session of a thread with records in one write; return False if it exists."""
+    session = session_id(user, thread_id)
+    created = await storage.sessions.create(
         session,
-        owner=user,
+        owner=owner_of(user),
         labels={"framework": "chatkit"},
         retention=Retention.latest(),
-        commit=Commit(session_id=session, expected_revision=0, records=puts),
+        commit=Commit(session_id=session, expected_revision=0, records=puts) if puts else None,
     )
-    if not made.created:
-        # Two deletions at the same time as a creation have left the session.
-        await storage.records.put_many(puts)
+    return created.created
 
 
 async def _delete_thread(storage: Storage, user: str, thread_id: str) -> None:
@@ -212,35 +220,60 @@ async def _delete_thread(storage: Storage, user: str, thread_id: str) -> None:
         )
 
 
-async def _add(storage: Storage, session: str, item: ThreadItem) -> None:
-    key = place(item.created_at)
-    value = msgspec.json.decode(_item.dump_json(item))
-    await storage.records.put_many(
-        [
-            RecordPut(collection=ITEM_IDS, key=part(item.id), value=key, session_id=session, expected_version=0),
-            RecordPut(collection=ITEMS, key=key, value=value, session_id=session),
-        ]
-    )
-
-
-async def _save_item(storage: Storage, session: str, item: ThreadItem) -> None:
-    value = msgspec.json.decode(_item.dump_json(item))
+async def _add(storage: Storage, user: str, thread_id: str, item: ThreadItem) -> None:
+    """Add an item; raise RecordConflict if its id exists, and SessionDeleted if the thread was deleted."""
+    session, key = session_id(user, thread_id), place(item.created_at)
+    puts = [
+        RecordPut(collection=ITEM_IDS, key=part(item.id), value=key, session_id=session, expected_version=0),
+        RecordPut(collection=ITEMS, key=key, value=_item.dump_json(item).decode(), session_id=session),
+    ]
     while True:
-        known = await storage.records.get(ITEM_IDS, part(item.id), session_id=session)
         try:
-            if known is None:
-                await _add(storage, session, item)
-            else:
-                await storage.records.put(ITEMS, str(known.value), value, session_id=session)
-        except RecordConflict:
-            # Another request has added the item meanwhile.
+            await storage.records.put_many(puts)
+        except SessionNotFound:
+            # The item comes before its thread.
+            await _create_session(storage, user, thread_id)
             continue
         return
 
 
-async def _found(storage: Storage, session: str, item_id: str) -> Record | None:
+async def _save_item(storage: Storage, user: str, thread_id: str, item: ThreadItem) -> None:
+    session, value = session_id(user, thread_id), _item.dump_json(item).decode()
+    while True:
+        known = await _item_id(storage, session, item.id)
+        try:
+            if known is None:
+                await _add(storage, user, thread_id, item)
+            else:
+                put = RecordPut(collection=ITEMS, key=str(known.value), value=value, session_id=session)
+                await storage.records.put_many([_same(known), put])
+        except RecordConflict:
+            # Another request has added or deleted the item meanwhile.
+            continue
+        return
+
+
+def _same(known: Record) -> RecordPut:
+    """Return a write that changes nothing, and fails if the record was deleted or changed."""
+    return RecordPut(
+        collection=known.collection,
+        key=known.key,
+        value=known.value,
+        session_id=known.session_id,
+        expected_version=known.version,
+    )
+
+
+async def _item_id(storage: Storage, session: str, item_id: str) -> Record | None:
     try:
-        known = await storage.records.get(ITEM_IDS, part(item_id), session_id=session)
+        return await storage.records.get(ITEM_IDS, part(item_id), session_id=session)
+    except _GONE:
+        return None
+
+
+async def _found(storage: Storage, session: str, item_id: str) -> Record | None:
+    known = await _item_id(storage, session, item_id)
+    try:
         return None if known is None else await storage.records.get(ITEMS, str(known.value), session_id=session)
     except _GONE:
         return None
@@ -261,7 +294,7 @@ async def _page(
     while len(found) < wanted:
         size = min(wanted - len(found), MAX_PAGE)
         page = await storage.records.list(
-            collection, session_id=session, prefix=prefix, after=after, limit=size, reverse=order == "desc"
+            collection, session_id=session, prefix=prefix, after=after, limit=size, reverse=order.lower() == "desc"
         )
         found += page
         if len(page) < size:
@@ -270,7 +303,7 @@ async def _page(
     return found
 
 
-async def _put(storage: Storage, key: str, value: Any) -> None:  # noqa: ANN401 (any JSON)
+async def _put(storage: Storage, key: str, value: str) -> None:
     await storage.records.put(ATTACHMENTS, key, value)
 
 
@@ -289,4 +322,5 @@ def _as_page(found: list[Any], limit: int) -> Page[Any]:
 
 
 def _json(record: Record) -> bytes:
-    return msgspec.json.encode(record.value)
+    """Return the JSON of a record: text, which has integers of any size, or a value in records of earlier releases."""
+    return record.value.encode() if isinstance(record.value, str) else msgspec.json.encode(record.value)
