@@ -30,6 +30,8 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the package in it, which must not shadow the installed one.
     ``passed`` is how many tests pass, ``skipped`` how many of the others skip themselves. A sample runs one of
     ``parts`` parts. ``processes`` run the whole suite; a sample is too short for more than one.
+    A suite ``on_postgres`` runs a second time, except in a sample: its plugin uses the server of
+    ``LASH_ADAPTERS_POSTGRES``.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     skipped: int = 0
     parts: int = 1
     processes: int = 1
+    on_postgres: bool = False
     hide: str | None = None
     left_out: dict[str, str] = {}
 
@@ -83,7 +86,12 @@ def jobs_of(environment: Environment, postgres_url: str, turn: int | None, *, wi
         yield Job(f"{name}: mypy", 200, partial(_run_mypy, environment))
     for suite in suites:
         weight = suite.passed // (1 if turn is None else suite.parts)
-        yield Job(f"{name}: {suite.name}", weight, partial(_run_suite, environment, suite, turn))
+        yield Job(f"{name}: {suite.name}", weight, partial(_run_suite, environment, suite, turn, {}))
+        if suite.on_postgres and turn is None:
+            server = {"LASH_ADAPTERS_POSTGRES": postgres_url}
+            yield Job(
+                f"{name}: {suite.name}, PostgreSQL", weight, partial(_run_suite, environment, suite, None, server)
+            )
 
 
 def _run_ours(environment: Environment, postgres_url: str) -> Verdict:
@@ -109,7 +117,7 @@ def _run_mypy(environment: Environment) -> Verdict:
     return _verdict(done, done.output.strip().rpartition("\n")[2], is_good=done.code == 0)
 
 
-def _run_suite(environment: Environment, suite: Suite, turn: int | None) -> Verdict:
+def _run_suite(environment: Environment, suite: Suite, turn: int | None, server: Mapping[str, str]) -> Verdict:
     directory = environment.source(suite.sdist.partition("==")[0], suite.hide)
     part = "0/1" if turn is None else f"{turn % suite.parts}/{suite.parts}"
     left_out = [argument for test in suite.left_out for argument in ("--deselect", test)]
@@ -126,6 +134,7 @@ def _run_suite(environment: Environment, suite: Suite, turn: int | None) -> Verd
             "NO_DOCKER": "true",
             "LASH_ADAPTERS_PART": part,
             "LASH_ADAPTERS_COUNT": str(count),
+            **server,
         }
         done = _done(command, directory, variables)
         found = json.loads(count.read_text()) if count.exists() else {"all": 0, "chosen": 0}
