@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import tempfile
 import time
 from collections import Counter
@@ -21,12 +20,12 @@ import asyncpg
 import msgspec
 
 import lash
+from benchmarks.kit.processor import server_pid, server_s
 from benchmarks.kit.text import prose
 from lash.model.process.event import EventDraft
 from lash.testing.postgres_server import PostgresServer
 from tests.factories.process import NOTE, external
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _STEPS = 20
 Job = Callable[[int], Awaitable[object]]
 
@@ -64,41 +63,12 @@ class Meter:
         return _bytes_written()
 
     def _server_s(self) -> float:
-        if self._server is None:
-            return 0.0
-        return sum(_processor_s(pid) for pid in _children(self._server))
-
-
-def server_pid(server: PostgresServer) -> int:
-    """Return the process above all others of the server."""
-    return asyncio.run(_ask_pid(server.url))
-
-
-async def _ask_pid(url: str) -> int:
-    connection = await asyncpg.connect(url)
-    try:
-        backend = int(await connection.fetchval("SELECT pg_backend_pid()"))
-        return int(_status(backend)[1])
-    finally:
-        await connection.close()
-
-
-def _children(parent: int) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii").split()]
-
-
-def _status(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return 0.0 if self._server is None else server_s(self._server)
 
 
 def _bytes_written() -> int:
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("wchar:"))
-
-
-def _processor_s(pid: int) -> float:
-    fields = _status(pid)
-    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 async def measured(meter: Meter, operation: str, backend: str, job: Job, *, count: int, parts: int = 1) -> Cost:

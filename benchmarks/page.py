@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.kit.plot import bars
+from benchmarks.kit.plot import plot
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "benchmarks" / "results" / "published.json"
@@ -125,7 +125,7 @@ def _scenario(result: dict[str, Any], plots: Path, remark: str) -> Iterable[str]
     yield ""
     yield f"{result['what'][:1].upper()}{result['what'][1:]}. The ratio is {result['compared']}."
     yield ""
-    (plots / f"{name}.svg").write_text(bars(result))
+    (plots / f"{name}.svg").write_text(plot(result))
     yield f"![{name}](assets/benchmarks/{name}.svg)"
     yield ""
     yield "| contender | case | median | unit | apart |"

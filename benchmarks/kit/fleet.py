@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.kit.peer import PeerFailed, Program
+from benchmarks.kit.processor import process_s
 from benchmarks.peers.lash.fleet import counted_statements
 
 _READY_S = 120.0
@@ -42,9 +43,14 @@ class Crowd:
         if sorted(done) != list(range(-1, jobs)):
             raise PeerFailed("a job was done twice")
 
+    def forget(self) -> None:
+        """Remove the files of the jobs so far, all of which are done, so that another sender can begin."""
+        for name in ("ready-sender", "go", "done"):
+            (self.directory / name).unlink()
+
     def cpu_s(self) -> float:
         """Return the processor time of all workers so far."""
-        return sum(_cpu_s(each.pid) for each in self._members)
+        return sum(process_s(each.pid) for each in self._members)
 
     def statements(self) -> int:
         """Return how many statements the workers of lash have run so far."""
@@ -79,12 +85,3 @@ def crowd(directory: Path, program: str, workers: int, url: str, **options: Any)
         running.wait_until_ready(*names)
         yield running
         running.end()
-
-
-def _cpu_s(pid: int) -> float:
-    """Return the processor time of all threads of a process."""
-    used = 0
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):
-            used += int((thread / "schedstat").read_text().split()[0])
-    return used / 1e9

@@ -5,15 +5,29 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from benchmarks.kit.curve import Point, curves
+
 _WIDTH, _LABELS, _ROW, _TOP = 860, 430, 24, 34
 _FONT = 'font-family="system-ui, sans-serif" font-size="13"'
 _OURS, _OTHERS, _INK, _RANGE = "#4051b5", "#9aa0b4", "#6b7080", "#d08a2e"
 
 
-def bars(result: dict[str, Any]) -> str:
-    """Return a bar for each figure of the unit that the headline has, with its extremes."""
+def plot(result: dict[str, Any]) -> str:
+    """Return the figures of the unit that the headline has: curves if each is a point of one, or a bar for each."""
     rows = [row for row in result["rows"] if row["unit"] == result["unit"]]
-    return _chart(f"{result['scenario']}: {result['unit']}, {result['better']} is better", rows)
+    title = f"{result['scenario']}: {result['unit']}, {result['better']} is better"
+    if rows and all("at" in row for row in rows):
+        return curves(title, "worker processes", _series(rows))
+    return _chart(title, rows)
+
+
+def _series(rows: list[dict[str, Any]]) -> dict[str, list[Point]]:
+    """Return the points of each contender."""
+    series: dict[str, list[Point]] = {}
+    for row in rows:
+        point = Point(row["at"], row["median"], min(row["values"]), max(row["values"]))
+        series.setdefault(row["contender"], []).append(point)
+    return series
 
 
 def _chart(title: str, rows: list[dict[str, Any]]) -> str:

@@ -21,9 +21,11 @@ class Row:
     case: str
     unit: str
     samples: Samples
+    at: int | None = None
+    """The number of workers, if the figure is a point of a curve over them."""
 
     def as_json(self) -> dict[str, JSONValue]:
-        return {
+        about: dict[str, JSONValue] = {
             "contender": self.contender,
             "case": self.case,
             "unit": self.unit,
@@ -31,6 +33,7 @@ class Row:
             "spread": rounded(self.samples.spread),
             "values": [rounded(value) for value in self.samples.values],
         }
+        return about if self.at is None else about | {"at": self.at}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

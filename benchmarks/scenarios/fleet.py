@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.kit.fleet import Crowd, crowd
 from benchmarks.kit.machine import lash_versions, postgres_versions
 from benchmarks.kit.measure import Samples, percentile
 from benchmarks.kit.peer import Contender
+from benchmarks.kit.processor import server_pid, server_s
 from benchmarks.kit.registry import Better, Scenario, register
 from benchmarks.kit.report import Ratio, Report, Row
 from benchmarks.kit.server_log import Count, ServerLog, counted
@@ -28,7 +30,10 @@ _SETTLE_S = 0.5
 _SLOTS = 2
 """So few turns at once for each worker that a single one does not use up the processor."""
 _WARM_UP = 1.5
-"""Rounds of a throughput that are not measured."""
+"""Rounds of a throughput that are not measured, at least."""
+_FIRST_TURNS = 8
+"""How many turns each session has before a throughput is measured."""
+_WARM_UP_LIMIT_S = 60.0
 _AHEAD = 3
 """How many sessions wait for each slot of the fleet."""
 
@@ -106,11 +111,14 @@ async def _on_sqlite(workspace: Workspace, workers: Crowd, url: str) -> _Figures
 _CASES = {"ms": "ask, median", "transactions/s": "idle", "statements/s": "idle", "ms of CPU/turn": "all workers"}
 
 
+def _case(workers: int, more: str = "") -> str:
+    return f"{workers} {'worker' if workers == 1 else 'workers'}{', ' * bool(more)}{more}"
+
+
 def _rows(backend: str, workers: int, figures: _Figures) -> Iterator[Row]:
-    plural = "worker" if workers == 1 else "workers"
     for unit, values in figures.items():
-        case = f"{backend}, {workers} {plural}" + (f", {_CASES[unit]}" if unit in _CASES else "")
-        yield Row(contender="lash", case=case, unit=unit, samples=Samples(tuple(values)))
+        case = f"{backend}, {_case(workers, _CASES.get(unit, ''))}"
+        yield Row(contender="lash", case=case, unit=unit, samples=Samples(tuple(values)), at=workers)
 
 
 def _growth(rows: Sequence[Row], unit: str) -> Ratio:
@@ -143,47 +151,84 @@ def fleet(workspace: Workspace) -> Report:
     )
 
 
-async def _turns_per_s(url: str, callers: int, rounds: int, seconds: float) -> list[float]:
+class _Use(NamedTuple):
+    """What a fleet, its caller and the server have used so far."""
+
+    turns: int
+    time_s: float
+    worker_s: float
+    caller_s: float
+    server_s: float
+    statements: int
+
+    def since(self, before: _Use) -> dict[str, float]:
+        """Return the rate, and what one turn used, by case."""
+        turns = self.turns - before.turns
+        used = {name: getattr(self, f"{name}_s") - getattr(before, f"{name}_s") for name in _USERS}
+        return {
+            "": turns / (self.time_s - before.time_s),
+            **{name: seconds * 1e3 / max(1, turns) for name, seconds in used.items()},
+            "statements": (self.statements - before.statements) / max(1, turns),
+        }
+
+
+_USERS = ("worker", "caller", "server")
+_UNITS = {"": "turns/s", **dict.fromkeys(_USERS, "ms of CPU/turn"), "statements": "statements/turn"}
+
+
+async def _load(workers: Crowd, url: str, server: int, callers: int, rounds: int, seconds: float) -> _Figures:
     """Return how many turns of waiting agents a second a fleet does, with each caller asking again at once.
 
     Each connection plans each statement at its first use, which takes longer than hundreds of uses; that is not
     measured.
     """
-    fleet = fleet_of(url, worker=False)
-    done, rates = 0, list[float]()
+    fleet = fleet_of(url, worker=False, hooks=[StatementCount(workers.directory / "count-caller")])
+    asked = [0] * callers
     ended = asyncio.Event()
 
+    def used() -> _Use:
+        own, all_workers = time.process_time(), workers.cpu_s()
+        return _Use(sum(asked), time.monotonic(), all_workers, own, server_s(server), workers.statements())
+
     async def converse(number: int) -> None:
-        nonlocal done
         session = fleet.app.session(f"s{number}", fleet.slow)
         while not ended.is_set():
             await session.ask("go")
-            done += 1
+            asked[number] += 1
 
     async with fleet.app:
         conversations = [asyncio.create_task(converse(number)) for number in range(callers)]
+        limit = time.monotonic() + _WARM_UP_LIMIT_S
         await asyncio.sleep(_WARM_UP * seconds)
+        while min(asked) < _FIRST_TURNS and time.monotonic() < limit:
+            await asyncio.sleep(0.1)
+        uses = [used()]
         for _ in range(rounds):
-            done, began = 0, time.monotonic()
             await asyncio.sleep(seconds)
-            rates.append(done / (time.monotonic() - began))
+            uses.append(used())
         ended.set()
         await asyncio.gather(*conversations)
-    return rates
+    found = [now.since(before) for before, now in itertools.pairwise(uses)]
+    return {case: [each[case] for each in found] for case in _UNITS}
 
 
 def throughput(workspace: Workspace) -> Report:
     """Measure turns a second of agents that wait 50 ms in a step, as the fleet grows."""
     rows: list[Row] = []
     seconds = max(0.5, 4 * workspace.scale)
+    server = server_pid(workspace.server)
     for size in _sizes(workspace, 1, 2, 4, 8, 16, 32):
         callers = _AHEAD * _SLOTS * size
-        with workspace.database() as url, crowd(workspace.new_path(), "lash", size, url, sessions=_SLOTS):
-            rates = asyncio.run(_turns_per_s(url, callers, workspace.rounds, seconds))
-        rows += _rows("postgres", size, {"turns/s": rates})
-    best = max(rows, key=lambda row: row.samples.median)
+        with workspace.database() as url, crowd(workspace.new_path(), "lash", size, url, sessions=_SLOTS) as workers:
+            figures = asyncio.run(_load(workers, url, server, callers, workspace.rounds, seconds))
+        rows += [
+            Row(contender="lash", case=_case(size, case), unit=_UNITS[case], samples=Samples(tuple(values)), at=size)
+            for case, values in figures.items()
+        ]
+    rates = [row for row in rows if row.unit == _UNITS[""]]
+    best = max(rates, key=lambda row: row.samples.median)
     return Report(
-        ratios=(Ratio.of(rows[-1], best), Ratio.of(best, rows[0])),
+        ratios=(Ratio.of(rates[-1], best), Ratio.of(best, rates[0])),
         rows=tuple(rows),
         versions=postgres_versions(workspace),
         notes=(
@@ -195,44 +240,53 @@ def throughput(workspace: Workspace) -> Report:
 
 _PEERS = ("lash", "dbos", "procrastinate", "pgqueuer")
 _JOBS = 100
+_PEER_ROUNDS = 3
+"""Counts differ little between rounds, and the sixteen fleets take minutes to start."""
 _EVERY_S = 0.05
 
 
-def _per_job(workspace: Workspace, program: str, size: int) -> Count:
-    """Return what the server did while jobs came at a steady rate, until all of them were done."""
+def _per_job(workspace: Workspace, program: str, size: int) -> list[Count]:
+    """Return what the server did in each round while jobs came at a steady rate, until all of them were done."""
     jobs = workspace.count(_JOBS, least=4)
+    found: list[Count] = []
     with workspace.database() as url, counted(workspace.server, url) as log, running(program) as sender:
         about = {"url": url, "jobs": jobs, "every_s": _EVERY_S, "name": "sender"}
         sender.ask(about | {"do": "fleet_prepare"})
         with crowd(workspace.new_path(), program, size, url) as workers:
-            sender.tell(about | {"do": "fleet_send", "directory": str(workers.directory)})
-            workers.wait_until_ready("sender")
-            workers.wait_until_done(0, _JOB_LIMIT_S)
-            log.mark()
-            (workers.directory / "go").touch()
-            sender.hear()
-            workers.wait_until_done(jobs, _JOB_LIMIT_S)
-            return Count(*(number / jobs for number in log.count()))
+            for _ in range(min(workspace.rounds, _PEER_ROUNDS)):
+                sender.tell(about | {"do": "fleet_send", "directory": str(workers.directory)})
+                workers.wait_until_ready("sender")
+                workers.wait_until_done(0, _JOB_LIMIT_S)
+                log.mark()
+                (workers.directory / "go").touch()
+                sender.hear()
+                workers.wait_until_done(jobs, _JOB_LIMIT_S)
+                found.append(Count(*(number / jobs for number in log.count())))
+                workers.forget()
+    return found
 
 
 def peers(workspace: Workspace) -> Report:
     """Count the statements and transactions of a job in the fleets of others, with their default options."""
-    sizes = _sizes(workspace, 1, 8)
     rows: list[Row] = []
     for program in _PEERS:
-        for size in sizes:
-            counts = [_per_job(workspace, program, size) for _ in range(min(workspace.rounds, 2))]
+        for size in _sizes(workspace, 1, 8, 16, 32):
+            counts = _per_job(workspace, program, size)
             for unit, values in zip(("statements/job", "transactions/job"), zip(*counts, strict=True), strict=True):
-                case = f"{size} {'worker' if size == 1 else 'workers'}"
-                rows.append(Row(contender=program, case=case, unit=unit, samples=Samples(values)))
-    those = [row for row in rows if row.unit == "statements/job"]
-    pairs = list(zip(those[1::2], those[::2], strict=True))
+                rows.append(Row(contender=program, case=_case(size), unit=unit, samples=Samples(values), at=size))
     contenders = [Contender(program=name, backend="postgres") for name in _PEERS]
     return Report(
-        ratios=tuple(Ratio.of(many, one) for many, one in pairs),
+        ratios=tuple(
+            _growth([row for row in rows if row.contender == program], unit)
+            for unit in ("statements/job", "transactions/job")
+            for program in _PEERS
+        ),
         rows=tuple(rows),
         versions=versions_of(*contenders) | {"postgresql": workspace.server.version},
-        notes=(f"one job every {_EVERY_S * 1e3:g} ms; polls of idle workers are part of the count",),
+        notes=(
+            f"one job every {_EVERY_S * 1e3:g} ms, {_JOBS} in each of {_PEER_ROUNDS} rounds",
+            "polls of idle workers are part of the count",
+        ),
     )
 
 
@@ -259,7 +313,7 @@ register(
     Scenario(
         name="fleet-peers",
         group="fleet",
-        what="statements that the server runs for a short job, with 8 worker processes over one",
+        what="statements that the server runs for a short job, with 32 worker processes over one",
         run=peers,
         better=Better.LESS,
         peers=_PEERS,
