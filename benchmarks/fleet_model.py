@@ -1,17 +1,16 @@
-"""A model of a fleet on one PostgreSQL, for sizes that no machine here has: ``python -m benchmarks.fleet_model``.
+"""A model of a fleet on one PostgreSQL, for sizes that no machine here has.
 
 Discrete events: turns arrive, each passes the stages of the dispatch, and each stage uses a resource. The costs are
-measured (`Costs` says where each comes from). For docs/internals/scaling.md.
+measured (`Costs` says where each comes from). ``python -m benchmarks.fleet_curve`` prints and draws what it finds, for
+docs/internals/scaling.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import heapq
 import itertools
-import math
 import random
 from collections import deque
 from collections.abc import Callable, Generator
@@ -19,8 +18,6 @@ from typing import Final
 
 _COALESCE_S: Final = 0.005
 """A storage sends at most one notification in this time."""
-_CALLERS: Final = 20
-"""Processes that call, in the large fleets, each on a machine of its own."""
 _WARM: Final = 0.2
 """The part of the simulated time that is not counted."""
 
@@ -32,7 +29,9 @@ class Costs:
     write_us: float = 330
     """Server: a writing statement. `benchmarks.costs` has 1,650 µs for a turn of three writes and three reads."""
     read_us: float = 200
-    """Server: a reply or a poll; the rest of the same figure."""
+    """Server: the facts of a claim, a poll or a reply; the rest of the same figure."""
+    cold_us: float = 1_400
+    """Server: the history of a session that another worker had."""
     notify_us: float = 65
     """Server: a notification, with the start of the statement that chooses its worker."""
     choose_us: float = 0.23
@@ -49,6 +48,9 @@ class Costs:
     """Client: what the relay and the receiver use for a notification that is passed on; an estimate."""
     fsync_us: float = 300
     """How long a commit waits for the disk; commits of one moment share it."""
+    turn_bytes: float = 6_296
+    """WAL of a turn, and of its step below. `benchmarks.costs`."""
+    step_bytes: float = 2_169
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,8 +59,8 @@ class Setting:
 
     workers: int
     rate: float | None = None
-    """Turns that arrive a second; None: ``askers`` sessions, each of which asks again at once."""
-    askers: int = 0
+    """Turns that arrive a second, of random sessions; None: each session asks again at once."""
+    sessions: int = 20_000
     slots: int = 16
     callers: int = 1
     """Processes that send the turns."""
@@ -90,14 +92,22 @@ class Outcome:
     """The used part of the server's cores."""
     waking: float
     """The part of the server's cores that wakes listeners."""
+    choosing: float
+    """The part of the server's cores that reads the registry to choose workers."""
     lock: float
     """The part of the time in which the lock of notifications was held."""
+    wal_bytes_s: float
+    moved: float
+    """The part of the turns that another worker ran than the turn of this session before."""
     connections: int
 
     @property
     def first_limit(self) -> str:
-        """The resource of which most is used."""
-        used = {"server CPU": self.cpu - self.waking, "waking listeners": self.waking, "NOTIFY lock": self.lock}
+        """The lock of notifications if more of it is used than of the processor, or what uses most of that."""
+        others = self.waking + self.choosing
+        used = {"statements": self.cpu - others, "waking listeners": self.waking, "choosing workers": self.choosing}
+        if self.lock > self.cpu:
+            return "NOTIFY lock"
         return max(used, key=lambda name: used[name])
 
 
@@ -169,7 +179,9 @@ class Model:
         self._senders = [_Sender(self) for _ in range(setting.callers + setting.workers)]
         self._free = [setting.slots] * setting.workers
         self._queued: deque[Callable[[int], None]] = deque()
-        self._waking_s = 0.0
+        self._waking_s = self._choosing_s = 0.0
+        self._held: dict[int, int] = {}
+        self._moves = 0
         self._pass_waits: list[Callable[[], None]] | None = None
         self._taken: list[float] = []
 
@@ -181,8 +193,8 @@ class Model:
         """Run for the simulated time and return what was found."""
         setting = self.setting
         if setting.rate is None:
-            for _ in range(setting.askers):
-                self._begin()
+            for session in range(setting.sessions):
+                self._begin(session)
         else:
             self._arrive(setting.rate)
         while self._events and self.now < setting.seconds:
@@ -195,7 +207,10 @@ class Model:
             median_s=sorted(self._taken)[len(self._taken) // 2] if self._taken else float("inf"),
             cpu=min(1.0, self._cpu.busy_s / cores_s),
             waking=min(1.0, self._waking_s / cores_s),
+            choosing=min(1.0, self._choosing_s / cores_s),
             lock=min(1.0, self._lock.busy_s / counted_s),
+            wal_bytes_s=len(self._taken) / counted_s * self._turn_bytes(),
+            moved=self._moves / max(1, len(self._taken)),
             connections=setting.workers + setting.callers + setting.listeners,
         )
 
@@ -205,8 +220,12 @@ class Model:
     def notify(self, then: Callable[[], None]) -> None:
         """Send a notification: it takes the lock, and then wakes the listeners."""
         costs = self.costs
-        choosing = costs.notify_us + costs.choose_us * self.setting.workers
-        self._cpu.use(self._about(choosing), lambda: self._lock.use(costs.lock_us / 1e6, lambda: self._wake(then)))
+        choosing = costs.choose_us * self.setting.workers
+        self._choosing_s += choosing / 1e6 if self.counts else 0.0
+        self._cpu.use(
+            self._about(costs.notify_us + choosing),
+            lambda: self._lock.use(costs.lock_us / 1e6, lambda: self._wake(then)),
+        )
 
     def _wake(self, then: Callable[[], None]) -> None:
         """Wake the listeners; a notification that comes while they are being woken is seen by the next pass."""
@@ -236,27 +255,33 @@ class Model:
         return microseconds / 1e6 * self._chance.uniform(0.7, 1.3)
 
     def _arrive(self, rate: float) -> None:
-        self._begin()
+        self._begin(self._chance.randrange(self.setting.sessions))
         self.after(self._chance.expovariate(rate), lambda: self._arrive(rate))
 
-    def _begin(self) -> None:
-        self._go_on(self._turn())
+    def _begin(self, session: int) -> None:
+        self._go_on(self._turn(session))
 
-    def _turn(self) -> Run:
+    def _turn(self, session: int) -> Run:
         """Pass the stages of one turn, from the call to its reply."""
         costs, setting, began = self.costs, self.setting, self.now
         caller = self._chance.randrange(setting.callers)
         yield "client", costs.caller_us / 2
         yield from self._write()
         yield "notify", caller
-        worker = yield "place", 0
+        worker = yield "place", session
         yield "client", costs.worker_us / 2
+        yield "server", costs.read_us
         yield from self._write()
+        if self._held.setdefault(session, worker) != worker:
+            self._held[session] = worker
+            self._moves += self.counts
+            yield "server", costs.cold_us
         if setting.step_s:
             yield "wait", setting.step_s
             yield from self._write()
         yield "client", costs.worker_us / 2
         yield from self._write()
+        yield "server", costs.read_us
         self._leave(worker)
         yield "notify", setting.callers + worker
         yield "server", costs.read_us
@@ -264,7 +289,7 @@ class Model:
         if self.counts:
             self._taken.append(self.now - began)
         if setting.rate is None:
-            self._begin()
+            self._begin(session)
 
     def _write(self) -> Run:
         yield "server", self.costs.write_us
@@ -285,7 +310,7 @@ class Model:
         elif kind == "notify":
             self._senders[int(amount)].send(lambda: self._relay(lambda: self._go_on(run, 0)))
         else:
-            self._place(lambda worker: self._go_on(run, worker))
+            self._place(int(amount), lambda worker: self._go_on(run, worker))
 
     def _relay(self, then: Callable[[], None]) -> None:
         """Pass a notification on, if one program listens for others."""
@@ -294,10 +319,13 @@ class Model:
         else:
             then()
 
-    def _place(self, then: Callable[[int], None]) -> None:
-        """Give a turn to the freer of two workers, to any other with a free slot, or to the first that gets one."""
-        two = [self._chance.randrange(self.setting.workers) for _ in range(2)]
-        best = max(two, key=lambda each: self._free[each])
+    def _place(self, session: int, then: Callable[[int], None]) -> None:
+        """Give a turn to the worker with the best hash, or the second best if half of its slots are taken.
+
+        If both are full, any other with a free slot gets it, or the first that gets one.
+        """
+        first, second = (hash((session, number)) % self.setting.workers for number in range(2))
+        best = first if 2 * self._free[first] >= self.setting.slots else second
         if not self._free[best]:
             best = next((each for each, free in enumerate(self._free) if free), -1)
         if best < 0:
@@ -307,12 +335,14 @@ class Model:
             then(best)
 
     def _leave(self, worker: int) -> None:
-        """Free a slot; a turn that waits for one takes it, which costs the worker a poll."""
-        if not self._queued:
+        """Free a slot; a turn that waits for one takes it."""
+        if self._queued:
+            self._queued.popleft()(worker)
+        else:
             self._free[worker] += 1
-            return
-        then = self._queued.popleft()
-        self._cpu.use(self._about(self.costs.read_us), lambda: then(worker))
+
+    def _turn_bytes(self) -> float:
+        return self.costs.turn_bytes + (self.costs.step_bytes if self.setting.step_s else 0.0)
 
 
 def _call_all(functions: list[Callable[[], None]]) -> None:
@@ -323,66 +353,3 @@ def _call_all(functions: list[Callable[[], None]]) -> None:
 def simulate(setting: Setting, costs: Costs | None = None, seed: int = 1) -> Outcome:
     """Run the model once."""
     return Model(setting, costs or Costs(), seed).run()
-
-
-_HEADS: Final = (
-    "workers, machines",
-    "arriving/s",
-    "done/s",
-    "median",
-    "server CPU",
-    "of that waking",
-    "NOTIFY lock",
-    "connections",
-    "first",
-)
-
-
-def main() -> None:
-    """Print the curves as tables: of large fleets, and of small ones on one machine with its server."""
-    parser = argparse.ArgumentParser(description="Model a fleet of workers on one PostgreSQL server.")
-    parser.add_argument("--workers", type=int, nargs="*", default=[32, 100, 300, 1_000])
-    parser.add_argument("--rates", type=int, nargs="*", default=[1_000, 3_000, 5_000, 10_000])
-    parser.add_argument("--cores", type=int, default=32)
-    parser.add_argument("--per-machine", type=int, default=16, help="workers on each machine")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print("| " + " | ".join(_HEADS) + " |")
-    print("|---" * len(_HEADS) + "|")
-    for shared in (True, False):
-        for workers in options.workers:
-            machines = math.ceil(workers / options.per_machine) + _CALLERS if shared else 0
-            for rate in options.rates:
-                setting = Setting(workers=workers, rate=rate, callers=_CALLERS, cores=options.cores, machines=machines)
-                _print(f"{workers:,}, {machines or 'each listens'}", setting, options.seed)
-    print()
-    print("| workers, on 2 cores with the server | turns/s | median |")
-    print("|---|---:|---:|")
-    for workers in (1, 2, 4, 8, 16, 32):
-        found = simulate(small_fleet(workers), seed=options.seed)
-        print(f"| {workers} | {found.turns_s:,.0f} | {found.median_s * 1e3:,.0f} ms |")
-
-
-def small_fleet(workers: int) -> Setting:
-    """Return what scenario `fleet-throughput` measures: everything on one machine with two cores."""
-    return Setting(workers=workers, askers=6 * workers, slots=2, cores=2, shares_cores=True, machines=1, seconds=5.0)
-
-
-def _print(name: str, setting: Setting, seed: int) -> None:
-    found = simulate(setting, seed=seed)
-    cells = (
-        name,
-        f"{setting.rate:,}",
-        f"{found.turns_s:,.0f}",
-        f"{found.median_s * 1e3:,.0f} ms",
-        f"{found.cpu:.0%}",
-        f"{found.waking:.0%}",
-        f"{found.lock:.0%}",
-        f"{found.connections:,}",
-        found.first_limit,
-    )
-    print("| " + " | ".join(cells) + " |", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ from html import escape
 from typing import NamedTuple
 
 _WIDTH, _HEIGHT = 860, 340
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 640, 40, 292
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 630, 40, 292
 _NAMES_APART = 17
 _FONT = 'font-family="system-ui, sans-serif" font-size="13"'
 _INK, _GRID = "#6b7080", "#9aa0b444"
@@ -38,7 +38,7 @@ def curves(title: str, across: str, series: Mapping[str, Sequence[Point]], unit:
     heights = _apart({name: scale.y(each[-1].value) for name, each in series.items()})
     for number, (name, each) in enumerate(series.items()):
         lines += _line(scale, each, _COLOURS[number % len(_COLOURS)])
-        label = f"{name}: {each[-1].value:,.4g}{unit}"
+        label = f"{name}: {_number(each[-1].value)}{unit}"
         colour = _COLOURS[number % len(_COLOURS)]
         lines.append(f'<text x="{_RIGHT + 12}" y="{heights[name] + 4:.1f}" fill="{colour}">{escape(label)}</text>')
     return "\n".join([*lines, "</svg>", ""])
@@ -68,14 +68,19 @@ def nice_step(top: float) -> float:
     return max(size * step for step in _STEPS if size * step <= top / 4)
 
 
+def _number(value: float) -> str:
+    """Return at least three digits, and none behind the point that would be zero."""
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
 def _axes(scale: _Scale, across: Sequence[float], name: str, unit: str) -> Iterable[str]:
     for number in range(round(scale.top / scale.step) + 1):
         y = scale.y(number * scale.step)
         yield f'<line x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{_GRID}"/>'
-        text = f"{number * scale.step:,.4g}{unit}"
+        text = f"{_number(number * scale.step)}{unit}"
         yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="{_INK}">{text}</text>'
     for at in across:
-        yield f'<text x="{scale.x(at):.1f}" y="{_BOTTOM + 20}" text-anchor="middle" fill="{_INK}">{at:,.4g}</text>'
+        yield f'<text x="{scale.x(at):.1f}" y="{_BOTTOM + 20}" text-anchor="middle" fill="{_INK}">{_number(at)}</text>'
     middle = (_LEFT + _RIGHT) / 2
     yield f'<text x="{middle}" y="{_BOTTOM + 40}" text-anchor="middle" fill="{_INK}">{escape(name)}</text>'
 

@@ -277,9 +277,7 @@ def peers(workspace: Workspace) -> Report:
     contenders = [Contender(program=name, backend="postgres") for name in _PEERS]
     return Report(
         ratios=tuple(
-            _growth([row for row in rows if row.contender == program], unit)
-            for unit in ("statements/job", "transactions/job")
-            for program in _PEERS
+            _growth([row for row in rows if row.contender == program], "statements/job") for program in _PEERS
         ),
         rows=tuple(rows),
         versions=versions_of(*contenders) | {"postgresql": workspace.server.version},

@@ -5,6 +5,10 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
+
+from benchmarks.kit.curve import nice_step
+from benchmarks.kit.plot import plot
 from benchmarks.kit.registry import load_all
 from benchmarks.page import REMARKS, added, page, remarks
 
@@ -77,3 +81,36 @@ def test_a_run_of_some_scenarios_is_added_to_the_page(tmp_path: Path) -> None:
         ("c", 0.5),
     ]
     assert "lash 1; 2 s; measured on 2026-11-16" in "\n".join(page(document, tmp_path))
+
+
+def test_figures_over_workers_are_drawn_as_curves() -> None:
+    """Each contender is a line through its figures, placed by their size, with its name at the end."""
+    rows = [
+        {
+            "contender": name,
+            "case": f"{at} workers",
+            "unit": "calls/s",
+            "median": at * 10.0,
+            "values": [at * 9.0],
+            "at": at,
+        }
+        for name in ("lash", "other <&>")
+        for at in (1, 2, 4)
+    ]
+    root = ET.fromstring(plot({**_RESULT, "rows": [*rows, {"contender": "lash", "unit": "ms"}]}))
+    lines = [each.attrib["points"].split() for each in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert len(lines) == 2
+    points = [tuple(map(float, each.split(","))) for each in lines[0]]
+    across, heights = zip(*points, strict=True)
+    assert across[1] - across[0] == pytest.approx(across[2] - across[1])
+    # Below the axis of 0 at 292, figures of 10, 20 and 40 have these heights.
+    assert [292 - height for height in heights] == pytest.approx(
+        [(292 - heights[2]) / 4 * n for n in (1, 2, 4)], abs=0.2
+    )
+    assert "other <&>: 40" in [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.mark.parametrize(("top", "step"), [(8.4, 2), (119, 25), (100, 25), (0.03, 0.005), (1_000, 250), (0, 1)])
+def test_grid_lines_are_at_round_numbers(top: float, step: float) -> None:
+    """Between four and ten lines fit below the highest figure."""
+    assert nice_step(top) == pytest.approx(step)
