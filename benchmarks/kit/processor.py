@@ -29,7 +29,7 @@ def server_pid(server: PostgresServer) -> int:
 
 
 def server_s(pid: int) -> float:
-    """Return the processor time of all processes below a server's first one, with those that have ended."""
+    """Return the processor time of all processes that a server has started, ended ones included."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     living = 0.0
     for child in children:
