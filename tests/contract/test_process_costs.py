@@ -179,6 +179,7 @@ LISTS: Final[dict[str, Ask]] = {
     "by definition": _listing(definition={"a": 1}),
     "by wake target": _listing(wake_session_id="woken7"),
     "by originator": _listing(originator_session_id="maker7"),
+    "by parent": _listing(parent_process_id="p000008"),
     "by label": _listing(label="label7"),
     "by kind": _listing(kind="kind7"),
     "a later page by kind": lambda storage: _second_page(storage, ProcessFilter(kind="kind7")),

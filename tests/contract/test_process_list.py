@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lash.errors import InvalidInput
+from lash.model.causal import ProcessCause
 from lash.model.process.process import ProcessFilter, ProcessIdentity, ProcessStatus, Provenance, SessionOriginator
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
@@ -49,6 +50,11 @@ class TestProcessList:
         assert await listed(storage, created_after_ms=start) == ["c", "b"]
         assert await listed(storage, created_after_ms=start, created_before_ms=start + 20) == ["b"]
         assert await listed(storage, kind="none of them") == []
+        cause = Provenance(caused_by=ProcessCause(process_id="c"))
+        await storage.processes.register(process("d", provenance=cause))
+        assert await listed(storage, parent_process_id="c") == ["d"]
+        assert await listed(storage, parent_process_id="c", status=ProcessStatus.FAILED) == []
+        assert await listed(storage, parent_process_id="d") == []
 
     @pytest.mark.parametrize("wanted", [ProcessFilter(), ProcessFilter(status=ProcessStatus.RUNNING)])
     async def test_pages_do_not_overlap(self, harness: Harness, wanted: ProcessFilter) -> None:

@@ -39,10 +39,11 @@ _SQLITE: Final = {
     "(key=? AND value=? AND session_key>?)",
     "session_page_label_active": "SEARCH lead USING COVERING INDEX lash_session_labels_value (key=? AND value=?)",
     "session_page_prefix": "SEARCH s USING INDEX sqlite_autoindex_lash_sessions_1 (session_id>? AND session_id<?)",
+    "session_page_source": "SEARCH s USING INDEX lash_sessions_source (<expr>=?)",
     "session_page_state": "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)",
 }
 """The first step of the plan of each query."""
-_SORTED: Final = ("label_active", "prefix", "state")
+_SORTED: Final = ("label_active", "prefix", "source", "state")
 _SHOWN: Final = {"lash_session_leases", "lash_batches", "lash_dead_letters", "lash_waits", "lash_checkpoints"}
 """What states, counts and checkpoints are read from."""
 
@@ -68,6 +69,7 @@ _LISTS: Final = (
     (SessionFilter(labels={"n": "7"}), CREATED),
     (SessionFilter(prefix="u007:"), CREATED),
     (SessionFilter(agent="agent7"), CREATED),
+    (SessionFilter(source_session_id="u007:7"), ACTIVE),
     (SessionFilter(state=SessionState.QUEUED), ACTIVE),
     (SessionFilter(state=SessionState.RUNNING), CREATED),
     (SessionFilter(state=SessionState.IDLE), ACTIVE),

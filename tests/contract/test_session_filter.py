@@ -53,6 +53,18 @@ class TestFilter:
                 assert await _listed(storage, fits, order=order) == expected, (wanted, order)
                 assert await _listed(storage, fits, order=order, oldest_first=True) == expected[::-1], (wanted, order)
 
+    async def test_forks_are_found_by_their_source(self, harness: Harness) -> None:
+        """A session lists its own forks, not theirs; the rest of the filter narrows them."""
+        storage = await harness.open()
+        await started(storage, "s")
+        for source, fork, name in (("s", "f1", "bob"), ("s", "f2", "ada"), ("f1", "g", "ada")):
+            await storage.sessions.fork(source, fork, owner=name)
+        assert await _listed(storage, SessionFilter(source_session_id="s")) == ["f2", "f1"]
+        assert await _listed(storage, SessionFilter(source_session_id="f1"), order=ACTIVE) == ["g"]
+        assert await _listed(storage, SessionFilter(source_session_id="s", owner="ada")) == ["f2"]
+        assert await _listed(storage, SessionFilter(source_session_id="s", prefix="f1")) == ["f1"]
+        assert await _listed(storage, SessionFilter(source_session_id="g")) == []
+
     async def test_a_state_is_derived_from_lease_queue_and_waits(self, harness: Harness) -> None:
         """A live lease is running, then comes queued input, then an open wait; an expired lease does not count."""
         storage = await harness.open()
@@ -151,6 +163,7 @@ class TestFilter:
             {"owner": ""},
             {"agent": " "},
             {"prefix": "\0"},
+            {"source_session_id": ""},
             {"labels": {"": "x"}},
             {"labels": {"k": 1}},
             {"state": "sleeping"},

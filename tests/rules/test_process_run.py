@@ -230,6 +230,7 @@ def test_a_grant_is_listed_with_its_process() -> None:
         (ProcessFilter(created_before_ms=1.5), "created_before_ms must be an integer"),  # type: ignore[arg-type]
         (ProcessFilter(definition={"a": object()}), "filter.definition.a is of type object"),
         (ProcessFilter(process_id=" "), "process_id"),
+        (ProcessFilter(parent_process_id="x" * 256), "parent_process_id has 256 characters"),
     ],
 )
 def test_filters_that_cannot_be_used_are_refused(wrong: object, message: str) -> None:
@@ -282,6 +283,7 @@ def test_a_list_is_read_by_what_narrows_most() -> None:
         ("label", {"label": "l"}),
         ("originator", {"originator_session_id": "s"}),
         ("wake", {"wake_session_id": "s"}),
+        ("parent", {"parent_process_id": "p"}),
         ("definition", {"definition": None}),
         ("id", {"process_id": "p"}),
     ):

@@ -131,12 +131,13 @@ def rows(*keys: int) -> list[PageRow]:
         ({"labels": {"k": "v"}, "prefix": "p"}, CREATED, True, "label_oldest"),
         ({"labels": {"k": "v"}}, ACTIVE, False, "label_active"),
         ({"owner": "o"}, ACTIVE, True, "label_active"),
+        ({"source_session_id": "s", "owner": "o", "state": SessionState.RUNNING}, CREATED, False, "source"),
     ],
 )
 def test_a_list_is_read_by_the_most_selective_index(
     *, wanted: dict[str, Any], order: SessionOrder, oldest_first: bool, way: str
 ) -> None:
-    """An owner or a label leads, then a rare state, a prefix, an agent; else the order of the list."""
+    """The source of forks leads, then an owner or a label, a rare state, a prefix, an agent; else the order of the list."""
     page = prepare(SessionFilter(**wanted), order=order, oldest_first=oldest_first)
     assert page.way == way
     assert page.limit == 11
@@ -149,6 +150,8 @@ def test_the_owner_leads_before_labels() -> None:
     labels = prepare(SessionFilter(labels={"k": "v", "l": "w"}))
     assert (labels.lead, labels.terms) == (("k", "v"), {"l": "w"})
     assert (prepare().lead, prepare().terms) == (None, {})
+    forks = prepare(SessionFilter(source_session_id="s", owner="o", labels={"k": "v"}))
+    assert (forks.lead, forks.terms) == (None, {"": "o", "k": "v"})
 
 
 @pytest.mark.parametrize(
@@ -183,6 +186,11 @@ def test_the_owner_leads_before_labels() -> None:
             {"prefix": "ab"},
             *(CREATED, True),
             {"by_activity": 0, "sign": 1, "sorted_at": LEAST, "sorted_key": LEAST, "prefix_end": "ac"},
+        ),
+        (
+            {"source_session_id": "s"},
+            *(CREATED, True),
+            {"by_activity": 0, "sign": 1, "sorted_at": LEAST, "sorted_key": LEAST, "source_session_id": "s"},
         ),
     ],
 )

@@ -15,6 +15,7 @@ PAGES: Final = {
     "label_oldest": "session_page_label_oldest",
     "label_active": "session_page_label_active",
     "prefix": "session_page_prefix",
+    "source": "session_page_source",
     "state": "session_page_state",
 }
 """The query for each way of reading (`lash.plan.session.page.PreparedPage.way`)."""

@@ -46,6 +46,7 @@ MIGRATIONS = (
     "0029_step_traces",
     "0030_wait_questions",
     "0031_limit_places",
+    "0032_relatives",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

@@ -53,6 +53,7 @@ _PAGES: Final = {
     "all": "process_page_all",
     "id": "process_page_id",
     "definition": "process_page_definition",
+    "parent": "process_page_parent",
     "wake": "process_page_wake",
     "originator": "process_page_originator",
     "label": "process_page_label",

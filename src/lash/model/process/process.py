@@ -269,6 +269,7 @@ class ProcessFilter(Value, frozen=True, kw_only=True):
     """Which processes a list returns. A field that is not set matches every process.
 
     ``waiting`` is true for a process that waits for a signal, ``parked`` for one that sleeps, waits or retries.
+    ``parent_process_id`` is the process that started it.
     """
 
     process_id: str | None = None
@@ -280,6 +281,7 @@ class ProcessFilter(Value, frozen=True, kw_only=True):
     definition: JSON | msgspec.UnsetType = msgspec.UNSET
     originator_session_id: str | None = None
     wake_session_id: str | None = None
+    parent_process_id: str | None = None
     created_after_ms: int | None = None
     created_before_ms: int | None = None
 

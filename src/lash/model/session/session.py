@@ -160,7 +160,7 @@ class SessionFilter(Value, frozen=True, kw_only=True):
     """Which sessions a list returns. A field that is not set matches every session.
 
     A session must have all of the ``labels``. ``agent`` is that of the session's last turn. The times are exclusive;
-    ``active`` is the time of the last commit.
+    ``active`` is the time of the last commit. ``source_session_id`` is the session that it was forked from.
     """
 
     prefix: str | None = None
@@ -168,6 +168,7 @@ class SessionFilter(Value, frozen=True, kw_only=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     agent: str | None = None
     state: SessionState | None = None
+    source_session_id: str | None = None
     created_after_ms: int | None = None
     created_before_ms: int | None = None
     active_after_ms: int | None = None

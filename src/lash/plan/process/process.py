@@ -211,7 +211,7 @@ def check_filter(wanted: object) -> ProcessFilter:
             raise InvalidInput(f"{name} must be true, false or None, not {flag!r:.80}")
     if wanted.process_id is not None:
         check_identifier("process_id", wanted.process_id)
-    for name in ("kind", "label", "originator_session_id", "wake_session_id"):
+    for name in ("kind", "label", "originator_session_id", "wake_session_id", "parent_process_id"):
         text = getattr(wanted, name)
         if text is not None:
             check_text(name, text, limit=255)
@@ -231,6 +231,7 @@ def leading_filter(wanted: ProcessFilter) -> str:
     leading = (
         ("id", wanted.process_id is not None),
         ("definition", not isinstance(wanted.definition, msgspec.UnsetType)),
+        ("parent", wanted.parent_process_id is not None),
         ("wake", wanted.wake_session_id is not None),
         ("originator", wanted.originator_session_id is not None),
         ("label", wanted.label is not None),

@@ -38,7 +38,7 @@ from lash.plan.session.session import decode_head
 _FEW: Final = frozenset({SessionState.RUNNING, SessionState.QUEUED, SessionState.WAITING})
 """The states that have indexes of their own; most sessions are idle."""
 _STATES: Final[dict[str | None, SessionState]] = {state.value: state for state in SessionState}
-_SORTED: Final = frozenset({"label_active", "prefix", "state"})
+_SORTED: Final = frozenset({"label_active", "prefix", "source", "state"})
 """The ways of reading that sort what they find."""
 
 
@@ -85,8 +85,8 @@ class PagePosition(msgspec.Struct, frozen=True):
 class PreparedPage(msgspec.Struct, frozen=True, kw_only=True):
     """A checked request for one page of sessions.
 
-    ``way`` names the index that is read: that of the most selective part of the filter. This is ``lead`` if the filter
-    has an owner or a label; ``terms`` are the others. ``limit`` is one more than the page has, to see if there is a
+    ``way`` names the index that is read: that of the most selective part of the filter. This is ``lead`` if the list
+    is read by an owner or a label; ``terms`` are the others. ``limit`` is one more than the page has, to see if there is a
     next one.
     """
 
@@ -111,6 +111,8 @@ class PreparedPage(msgspec.Struct, frozen=True, kw_only=True):
             place = {"key": self._after.key}
         if self.way == "prefix":
             place |= {"prefix_end": prefix_end(self.wanted.prefix or "")}
+        if self.way == "source":
+            place |= {"source_session_id": self.wanted.source_session_id}
         if self.lead is not None:
             place |= {"lead_key": self.lead[0], "lead_value": self.lead[1]}
         return place
@@ -158,13 +160,14 @@ def prepare_page(
     check_filter(wanted)
     if not isinstance(order, SessionOrder):
         raise InvalidInput(f"expected a SessionOrder, got {order!r:.80}")
+    way = _way(wanted, order, oldest_first=oldest_first)
     terms = label_terms(wanted.owner, wanted.labels)
-    lead = next(iter(terms.items()), None)
+    lead = next(iter(terms.items())) if way.startswith("label") else None
     return PreparedPage(
-        way=_way(wanted, order, oldest_first=oldest_first),
+        way=way,
         wanted=wanted,
         lead=lead,
-        terms={} if lead is None else {key: value for key, value in terms.items() if key != lead[0]},
+        terms=dict(term for term in terms.items() if term != lead),
         order=order,
         oldest_first=oldest_first,
         after=decode_cursor(cursor, order, oldest_first=oldest_first),
@@ -179,7 +182,7 @@ def check_filter(wanted: object) -> SessionFilter:
         raise InvalidInput(f"expected a SessionFilter, got {type(wanted).__name__}")
     if wanted.prefix is not None:
         check_text("prefix", wanted.prefix, limit=255)
-    for name in ("owner", "agent"):
+    for name in ("owner", "agent", "source_session_id"):
         value = getattr(wanted, name)
         if value is not None:
             check_identifier(name, value)
@@ -243,6 +246,8 @@ def _list_kind(order: SessionOrder, *, oldest_first: bool) -> str:
 def _way(wanted: SessionFilter, order: SessionOrder, *, oldest_first: bool) -> str:
     """Return which index the list is read by: that of the most selective part of the filter."""
     end = "oldest" if oldest_first else "newest"
+    if wanted.source_session_id is not None:
+        return "source"
     if wanted.owner is not None or wanted.labels:
         return f"label_{end}" if order is SessionOrder.CREATED else "label_active"
     if wanted.state in _FEW:

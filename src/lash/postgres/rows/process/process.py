@@ -60,6 +60,7 @@ class PostgresProcessRows:
             *(wanted.definition_hash, fits.wake_session_id, fits.originator_session_id),
             *(fits.label, fits.kind, fits.waiting, None if fits.status is None else fits.status.value),
             *(fits.created_after_ms, fits.created_before_ms, fits.parked, wanted.with_state, fits.process_id),
+            fits.parent_process_id,
         )
 
     async def ids(self, within: KeyRange, limit: int) -> list[str]:

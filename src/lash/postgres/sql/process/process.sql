@@ -40,6 +40,7 @@ SELECT
     AND CASE
         WHEN ($14::text IS NULL OR p.process_id = $14::text)
             AND ($3::text IS NULL OR p.definition_hash = $3::text)
+            AND ($15::text IS NULL OR p.parent_process_id = $15::text)
             AND ($4::text IS NULL OR p.wake_session_id = $4::text)
             AND ($5::text IS NULL OR p.originator_session_id = $5::text)
             AND ($6::text IS NULL OR p.label = $6::text)
@@ -195,6 +196,17 @@ WHERE (p.definition_hash, p.process_key) < ($3::text, coalesce($1::bigint, 92233
     AND p.definition_hash >= $3::text
 -- include: process_filters
 ORDER BY p.definition_hash DESC, p.process_key DESC
+LIMIT $2::bigint;
+
+-- name: process_page_parent
+-- process_page_all, read by the process that started them.
+-- include: process_columns
+-- include: process_state
+FROM :"schema".lash_processes AS p
+WHERE (p.parent_process_id, p.process_key) < ($15::text, coalesce($1::bigint, 9223372036854775807))
+    AND p.parent_process_id >= $15::text
+-- include: process_filters
+ORDER BY p.parent_process_id DESC, p.process_key DESC
 LIMIT $2::bigint;
 
 -- name: process_page_wake

@@ -272,6 +272,18 @@ WHERE s.session_id COLLATE "C" >= :prefix::text AND s.session_id COLLATE "C" < :
 -- include: page_filters
 -- include: page_sorted
 
+-- name: session_page_source
+-- The forks of a session that match the rest of the filter, sorted.
+-- arguments: with_state, with_counts, with_checkpoint, prefix, agent, state, created_after_ms, created_before_ms
+-- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
+-- arguments: source_session_id, by_activity, sign, sorted_at, sorted_key
+-- include: page_columns
+SELECT s.*
+FROM :"schema".lash_sessions AS s
+WHERE s.relation::json #>> '{relation,source_session_id}' = :source_session_id::text
+-- include: page_filters
+-- include: page_sorted
+
 -- name: session_page_state
 -- Sessions that run, have queued input, or wait, and that match the rest of the filter, sorted.
 -- arguments: with_state, with_counts, with_checkpoint, prefix, agent, state, created_after_ms, created_before_ms

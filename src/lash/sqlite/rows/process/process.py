@@ -46,6 +46,7 @@ class SQLiteProcessRows:
                 process_id=fits.process_id,
                 definition_hash=wanted.definition_hash,
                 wake_session_id=fits.wake_session_id,
+                parent_process_id=fits.parent_process_id,
                 originator_session_id=fits.originator_session_id,
                 label=fits.label,
                 kind=fits.kind,

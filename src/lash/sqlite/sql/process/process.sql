@@ -36,6 +36,7 @@ SELECT
 -- The filters of a list, with its order and limit.
     AND (:process_id IS NULL OR p.process_id = :process_id)
     AND (:definition_hash IS NULL OR p.definition_hash = :definition_hash)
+    AND (:parent_process_id IS NULL OR p.parent_process_id = :parent_process_id)
     AND (:wake_session_id IS NULL OR p.wake_session_id = :wake_session_id)
     AND (:originator_session_id IS NULL OR p.originator_session_id = :originator_session_id)
     AND (:label IS NULL OR p.label = :label)
@@ -193,6 +194,15 @@ WHERE p.process_id = :process_id
 -- include: process_state
 FROM lash_processes AS p INDEXED BY lash_processes_definition
 WHERE p.definition_hash = :definition_hash
+    AND p.process_key < COALESCE(:before, 9223372036854775807)
+-- include: process_filters
+
+-- name: process_page_parent
+-- process_page_all, read by the process that started them.
+-- include: process_columns
+-- include: process_state
+FROM lash_processes AS p INDEXED BY lash_processes_parent
+WHERE p.parent_process_id = :parent_process_id
     AND p.process_key < COALESCE(:before, 9223372036854775807)
 -- include: process_filters
 

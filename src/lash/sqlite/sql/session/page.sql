@@ -188,6 +188,16 @@ WHERE s.session_id >= :prefix AND s.session_id < :prefix_end
 -- include: page_filters
 -- include: page_sorted
 
+-- name: session_page_source
+-- The forks of a session that match the rest of the filter, sorted.
+-- include: page_columns
+FROM (
+SELECT s.session_key
+FROM lash_sessions AS s INDEXED BY lash_sessions_source
+WHERE s.relation ->> '$.relation.source_session_id' = :source_session_id
+-- include: page_filters
+-- include: page_sorted
+
 -- name: session_page_state
 -- Sessions that run, have queued input, or wait, and that match the rest of the filter, sorted.
 -- include: page_columns
