@@ -71,6 +71,13 @@ def test_an_hour_before_the_start_is_read_too() -> None:
     assert (until.is_timed, until.until_ms, until.floor_ms) == (True, 7, None)
 
 
+def test_a_whole_ledger_is_read_from_end_to_end() -> None:
+    """Sessions are read one by one only for their sums, or to leave out what is too old."""
+    assert prepare("day", "model").way == prepare(chosen=UsageFilter(until_ms=7)).way == "all"
+    assert prepare("day", "session").way == prepare("day", chosen=UsageFilter(since_ms=7)).way == "each"
+    assert prepare("session", chosen=UsageFilter(session_id="s")).way == "one"
+
+
 def test_a_sum_names_what_it_is_grouped_by() -> None:
     """Other parts are None, and so are an unknown day and a missing agent; an empty model is a name."""
     page = decode_sums(prepare("day", "model", "agent"), [row(20_773, "m", "helper"), row()])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from lash.model.session.usage import UsagePage
 from lash.plan.session.usage_sum import UsageFilter, decode_sums, prepare_sums
 from lash.stores.usage import UsageRows
+
+SUMS: Final = {"one": "usage_sums_of_session", "each": "usage_sums", "all": "usage_sums_of_all"}
+"""The query for each way of reading (`lash.plan.session.usage_sum.PreparedSums.way`)."""
 
 
 class Usages:

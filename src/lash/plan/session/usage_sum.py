@@ -72,6 +72,13 @@ class PreparedSums(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
 
     @property
+    def way(self) -> str:
+        """How the ledger is read: of one session, session by session, or from end to end, which is fastest for all."""
+        if self.chosen.session_id is not None:
+            return "one"
+        return "all" if self.chosen.since_ms is None and UsageGroup.SESSION not in self.by else "each"
+
+    @property
     def is_timed(self) -> bool:
         """Whether entries without a time are left out."""
         return self.chosen.since_ms is not None or self.chosen.until_ms is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lash.backend.usage import SUMS
 from lash.plan.session.usage_sum import NO_DAY, PreparedSums, SumKey, UsageSumRow
 from lash.postgres.engine.database import Database
 
@@ -18,7 +19,7 @@ class PostgresUsageRows:
         chosen, after = wanted.chosen, wanted.after or SumKey(day=NO_DAY - 1)
         return await self._database.read_all(
             UsageSumRow,
-            "usage_sums" if chosen.session_id is None else "usage_sums_of_session",
+            SUMS[wanted.way],
             *(sorted(wanted.by), wanted.is_timed, wanted.since_ms, wanted.until_ms, wanted.floor_ms),
             *(chosen.session_id, chosen.agent, chosen.model),
             *(after.day, after.model, after.agent, after.session_id, after.source, wanted.limit),

@@ -11,9 +11,23 @@
         LIMIT 1
     ) AS old ON $5::bigint IS NOT NULL
 
+-- fragment: usage_summed
+-- The sums of what was spent, in two halves of 32 bits, after the position $9 to $13, at most $14.
+SELECT
+    day, model, agent, session_id, source,
+    sum(input_tokens >> 32)::bigint, sum(input_tokens & 4294967295)::bigint,
+    sum(output_tokens >> 32)::bigint, sum(output_tokens & 4294967295)::bigint,
+    sum(cached_input_tokens >> 32)::bigint, sum(cached_input_tokens & 4294967295)::bigint,
+    sum(reasoning_tokens >> 32)::bigint, sum(reasoning_tokens & 4294967295)::bigint
+FROM spent
+WHERE (day, model, agent, session_id, source) > ($9::bigint, $10::text, $11::text, $12::text, $13::text)
+GROUP BY day, model, agent, session_id, source
+ORDER BY day, model, agent, session_id, source
+LIMIT $14::bigint;
+
 -- fragment: usage_grouped
--- The sums of the chosen sessions by $1, in two halves of 32 bits; if $2, of the time from $3 on and before $4; of the
--- agent $7 and the model $8 unless they are NULL; after the position $9 to $13, at most $14.
+-- What the chosen sessions spent by $1, and its sums; if $2, in the time from $3 on and before $4; of the agent $7 and the
+-- model $8 unless they are NULL.
 ),
 spent AS (
     SELECT
@@ -34,17 +48,7 @@ spent AS (
     WHERE (NOT $2::boolean OR (u.committed_at_ms >= $3::bigint AND u.committed_at_ms < $4::bigint))
         AND ($7::text IS NULL OR coalesce(u.agent, c.agent) = $7::text) AND ($8::text IS NULL OR u.model = $8::text)
 )
-SELECT
-    day, model, agent, session_id, source,
-    sum(input_tokens >> 32)::bigint, sum(input_tokens & 4294967295)::bigint,
-    sum(output_tokens >> 32)::bigint, sum(output_tokens & 4294967295)::bigint,
-    sum(cached_input_tokens >> 32)::bigint, sum(cached_input_tokens & 4294967295)::bigint,
-    sum(reasoning_tokens >> 32)::bigint, sum(reasoning_tokens & 4294967295)::bigint
-FROM spent
-WHERE (day, model, agent, session_id, source) > ($9::bigint, $10::text, $11::text, $12::text, $13::text)
-GROUP BY day, model, agent, session_id, source
-ORDER BY day, model, agent, session_id, source
-LIMIT $14::bigint;
+-- include: usage_summed
 
 -- name: usage_sums
 -- The tokens of all sessions, or of the sessions that were active since $5, grouped. $6 is that of usage_sums_of_session.
@@ -59,3 +63,22 @@ WITH chosen AS MATERIALIZED (
 -- include: usage_floor
     WHERE s.session_id = $6::text
 -- include: usage_grouped
+
+-- name: usage_sums_of_all
+-- The tokens of all sessions without a first moment, grouped by anything but the session: the ledger is read from end to
+-- end, joined with the sessions for their agents. $5 and $6 are those of the others.
+WITH spent AS (
+    SELECT
+        CASE WHEN 'day' = ANY ($1::text[]) THEN coalesce(u.committed_at_ms / 86400000, -1) ELSE -1 END AS day,
+        CASE WHEN 'model' = ANY ($1::text[]) THEN u.model ELSE '' END COLLATE "C" AS model,
+        CASE WHEN 'agent' = ANY ($1::text[]) THEN coalesce(u.agent, s.agent, '') ELSE '' END COLLATE "C" AS agent,
+        '' COLLATE "C" AS session_id,
+        CASE WHEN 'source' = ANY ($1::text[]) THEN u.source ELSE '' END COLLATE "C" AS source,
+        u.input_tokens, u.output_tokens, u.cached_input_tokens, u.reasoning_tokens
+    FROM :"schema".lash_usage AS u
+    JOIN :"schema".lash_sessions AS s ON s.session_key = u.session_key
+    WHERE (NOT $2::boolean OR (u.committed_at_ms >= $3::bigint AND u.committed_at_ms < $4::bigint))
+        AND ($7::text IS NULL OR coalesce(u.agent, s.agent) = $7::text) AND ($8::text IS NULL OR u.model = $8::text)
+        AND $5::bigint IS NULL AND $6::text IS NULL
+)
+-- include: usage_summed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lash.backend.usage import SUMS
+from lash.model.session.usage import UsageGroup
 from lash.plan.session.usage_sum import NO_DAY, PreparedSums, SumKey, UsageSumRow
 from lash.sqlite.engine.database import Database
 
@@ -16,16 +18,18 @@ class SQLiteUsageRows:
 
     async def sums(self, wanted: PreparedSums) -> Sequence[UsageSumRow]:
         chosen, after = wanted.chosen, wanted.after or SumKey(day=NO_DAY - 1)
+        groups = ("day", "model", "agent", "source") if wanted.way == "all" else tuple(UsageGroup)
         of_session = {} if chosen.session_id is None else {"session_id": chosen.session_id}
+        floor = {} if wanted.way == "all" else {"floor_ms": wanted.floor_ms}
         return await self._database.read_in_thread(
             lambda reader: reader.all(
                 UsageSumRow,
-                "usage_sums" if chosen.session_id is None else "usage_sums_of_session",
-                **{f"by_{group}": int(group in wanted.by) for group in ("day", "model", "agent", "session", "source")},
+                SUMS[wanted.way],
+                **{f"by_{group}": int(group in wanted.by) for group in groups},
                 timed=int(wanted.is_timed),
                 since_ms=wanted.since_ms,
                 until_ms=wanted.until_ms,
-                floor_ms=wanted.floor_ms,
+                **floor,
                 **of_session,
                 agent=chosen.agent,
                 model=chosen.model,

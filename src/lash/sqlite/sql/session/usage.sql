@@ -22,8 +22,22 @@ ORDER BY first_revision, first_ordinal;
             -1
         )
 
+-- fragment: usage_summed
+-- The sums of what was spent, in two halves of 32 bits, after a position.
+SELECT
+    day, model, agent, session_id, source,
+    SUM(input_tokens >> 32), SUM(input_tokens & 4294967295),
+    SUM(output_tokens >> 32), SUM(output_tokens & 4294967295),
+    SUM(cached_input_tokens >> 32), SUM(cached_input_tokens & 4294967295),
+    SUM(reasoning_tokens >> 32), SUM(reasoning_tokens & 4294967295)
+FROM spent
+WHERE (day, model, agent, session_id, source) > (:after_day, :after_model, :after_agent, :after_session, :after_source)
+GROUP BY day, model, agent, session_id, source
+ORDER BY day, model, agent, session_id, source
+LIMIT :limit;
+
 -- fragment: usage_grouped
--- The sums of the chosen sessions, in two halves of 32 bits, after a position.
+-- What the chosen sessions spent, and its sums.
 ),
 spent AS (
     SELECT
@@ -38,17 +52,7 @@ spent AS (
     WHERE (NOT :timed OR (u.committed_at_ms >= :since_ms AND u.committed_at_ms < :until_ms))
         AND (:agent IS NULL OR COALESCE(u.agent, c.agent) = :agent) AND (:model IS NULL OR u.model = :model)
 )
-SELECT
-    day, model, agent, session_id, source,
-    SUM(input_tokens >> 32), SUM(input_tokens & 4294967295),
-    SUM(output_tokens >> 32), SUM(output_tokens & 4294967295),
-    SUM(cached_input_tokens >> 32), SUM(cached_input_tokens & 4294967295),
-    SUM(reasoning_tokens >> 32), SUM(reasoning_tokens & 4294967295)
-FROM spent
-WHERE (day, model, agent, session_id, source) > (:after_day, :after_model, :after_agent, :after_session, :after_source)
-GROUP BY day, model, agent, session_id, source
-ORDER BY day, model, agent, session_id, source
-LIMIT :limit;
+-- include: usage_summed
 
 -- name: usage_sums
 -- The tokens of all sessions, or of the sessions that were active since a moment, grouped.
@@ -65,3 +69,32 @@ WITH chosen (session_key, session_id, agent, floor) AS MATERIALIZED (
     FROM lash_sessions AS s
     WHERE s.session_id = :session_id
 -- include: usage_grouped
+
+-- name: usage_sums_of_all
+-- The tokens of all sessions without a first moment, grouped by anything but the session: the ledger is read from end to
+-- end, and a session only for its agent.
+WITH spent AS (
+    SELECT
+        CASE WHEN :by_day AND u.committed_at_ms IS NOT NULL THEN u.committed_at_ms / 86400000 ELSE -1 END AS day,
+        CASE WHEN :by_model THEN u.model ELSE '' END AS model,
+        CASE
+            WHEN :by_agent
+            THEN COALESCE(
+                u.agent, (SELECT s.agent FROM lash_sessions AS s WHERE s.session_key = u.session_key), ''
+            )
+            ELSE ''
+        END AS agent,
+        '' AS session_id,
+        CASE WHEN :by_source THEN u.source ELSE '' END AS source,
+        u.input_tokens, u.output_tokens, u.cached_input_tokens, u.reasoning_tokens
+    FROM lash_usage AS u
+    WHERE (NOT :timed OR (u.committed_at_ms >= :since_ms AND u.committed_at_ms < :until_ms))
+        AND (
+            :agent IS NULL
+            OR :agent = COALESCE(
+                u.agent, (SELECT s.agent FROM lash_sessions AS s WHERE s.session_key = u.session_key)
+            )
+        )
+        AND (:model IS NULL OR u.model = :model)
+)
+-- include: usage_summed
