@@ -114,16 +114,18 @@ def _copies(
 ) -> Iterator[Row]:
     """Yield the rows of a table in all copies, one copy after the other."""
     changes = [_change(table.name, column, copies, apart_ms, strides) for column in table.columns]
-    keys = [table.columns.index(column) for column in table.key]
-    counters = [_counter(table.name, column) for column in table.columns]
+    # Most columns are the same in all copies.
+    places = [place for place, change in enumerate(changes) if any(change(row[place], 1) != row[place] for row in rows)]
+    keys = [place for place in places if table.columns[place] in table.key]
+    counters = [(place, counter) for place in places if (counter := _counter(table.name, table.columns[place]))]
+    copied = [row for row in rows if not any((counter, row[place]) in single for place, counter in counters)]
     for copy in range(copies):
-        for row in rows:
-            made = tuple(value if value is None else change(value, copy) for value, change in zip(row, changes, strict=True))
-            if not copy or (
-                any(made[place] != row[place] for place in keys)
-                and not any((counter, value) in single for counter, value in zip(counters, row, strict=True) if counter)
-            ):
-                yield made
+        for row in copied if copy else rows:
+            made = list(row)
+            for place in places:
+                made[place] = changes[place](row[place], copy)
+            if not copy or any(made[place] != row[place] for place in keys):
+                yield tuple(made)
 
 
 def _change(table: str, column: str, copies: int, apart_ms: int, strides: dict[str, int]) -> Change:

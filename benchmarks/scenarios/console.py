@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -125,7 +125,7 @@ class Visitor:
             body += message.get("body", b"")
 
         await self._app(scope, receive, send)
-        assert status == 200, (address, status, body[:500])  # noqa: PLR2004 (OK)
+        assert status == 200, (address, status, body[:500])
         return body
 
 
@@ -174,7 +174,9 @@ def pages(workspace: Workspace) -> Report:
         worst = max(_ADDRESSES, key=lambda page: Samples(tuple(seen[large].ms[page])).median)
         for page in sorted(_ADDRESSES, key=lambda page: page != worst):
             little, much = (_row(backend, page, size, each.ms[page], "ms") for size, each in seen.items())
-            few, many = (_row(backend, page, size, [each.statements[page]], "statements") for size, each in seen.items())
+            few, many = (
+                _row(backend, page, size, [each.statements[page]], "statements") for size, each in seen.items()
+            )
             rows += [much, little, many, few]
             ratios += [Ratio.of(much, little), Ratio.of(many, few)]
         notes.append(f"{backend}: the slowest page is {worst}, at `{seen[large].slowest[worst]}`")
@@ -183,7 +185,7 @@ def pages(workspace: Workspace) -> Report:
         rows=tuple(rows),
         versions=postgres_versions(workspace) | lash_versions("apsw", "sqlite", "starlette", "htpy"),
         notes=(
-            "a time is that of the whole page, from the request to the last byte of HTML, at the slowest of its filters",
+            "a time is that of the whole page, from the request to the last byte, at the slowest of its filters",
             *notes,
         ),
     )

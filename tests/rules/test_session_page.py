@@ -137,7 +137,7 @@ def rows(*keys: int) -> list[PageRow]:
 def test_a_list_is_read_by_the_most_selective_index(
     *, wanted: dict[str, Any], order: SessionOrder, oldest_first: bool, way: str
 ) -> None:
-    """The source of forks leads, then an owner or a label, a rare state, a prefix, an agent; else the order of the list."""
+    """The source of a fork leads, then an owner or a label, a rare state, a prefix, an agent; else the order."""
     page = prepare(SessionFilter(**wanted), order=order, oldest_first=oldest_first)
     assert page.way == way
     assert page.limit == 11

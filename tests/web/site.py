@@ -10,8 +10,9 @@ import httpx
 from starlette.requests import Request
 
 import lash
+from lash.model.causal import ProcessCause
 from lash.model.effect import ProcessScope
-from lash.model.process.process import ProcessIdentity
+from lash.model.process.process import ProcessIdentity, Provenance
 from lash.model.queue import ClaimedTurn
 from lash.model.wait import CustomIdentity
 from lash.stores.storage import Storage
@@ -75,7 +76,10 @@ async def fill(storage: Storage, count: int = 2, text: str = "hello") -> None:
         await _bury(storage, f"dead{number}", text)
         await storage.attachments.put(session_id, text.encode(), "text/html", label=text)
         await registered(storage, f"p{number}")
-        await storage.processes.register(process(f"q{number}", identity=ProcessIdentity(kind="k", label=text)))
+        child = Provenance(caused_by=ProcessCause(process_id=f"p{number}"))
+        identity = ProcessIdentity(kind="k", label=text)
+        await storage.processes.register(process(f"q{number}", identity=identity, provenance=child))
+        await storage.sessions.fork(session_id, f"fork-{session_id}", node_id="b")
         scope = ProcessScope(process_id=f"p{number}")
         await storage.waits.open(await storage.waits.key(scope, CustomIdentity(key=text)))
         await storage.triggers.register(trigger(f"t{number}"))

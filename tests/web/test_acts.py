@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+import lash
 from lash.model.effect import ProcessScope
 from lash.model.process.event import EventType
 from lash.model.queue import TurnInput
 from lash.model.value import JSON, JSONObject
 from lash.model.wait import CustomIdentity, Question, Resolved
 from lash.stores.storage import Storage
+from lash.web import Access
 from tests.factories.process import process, registered
 from tests.web.site import fill, site
 
@@ -82,17 +84,43 @@ async def test_a_wrong_answer_changes_nothing(storage: Storage) -> None:
 
 
 async def test_dead_letters_are_queued_again(storage: Storage) -> None:
-    """One of them, or all that the page counted."""
+    """One of them, or all that the check counted, and none that died later."""
     await fill(storage, 3)
-    first = (await storage.queue.dead())[0].batch
+    first, second, third = [letter.batch for letter in await storage.queue.dead()]
     async with site(storage) as visitor:
         fields = {"session": first.session_id, "batch": first.batch_id}
         assert (await visitor.post("requeue", fields)).status_code == 303
         assert len(await storage.queue.dead()) == 2
         assert (await visitor.post("requeue", fields)).status_code == 404
-        done = await visitor.post("requeue-all", {"prefix": ""})
-        assert "queued+2+messages+again" in done.headers["location"]
+        last = _last(await visitor.get("queue?show=dead&check=requeue&prefix=dead1"))
+        done = await visitor.post("requeue-all", {"prefix": "", "last": last})
+        assert "queued+1+message+again" in done.headers["location"]
+        assert [letter.batch for letter in await storage.queue.dead()] == [third]
+        assert {batch.batch_id for batch in await storage.queue.list(second.session_id)} == {second.batch_id}
+        last = _last(await visitor.get("queue?show=dead&check=discard"))
+        done = await visitor.post("discard-all", {"last": last, "prefix": "dead"})
+        assert done.headers["location"] == "queue?show=dead&prefix=dead&done=discarded+1+message"
+        assert (await visitor.post("discard-all", {"prefix": ""})).status_code == 400
     assert await storage.queue.dead() == ()
+
+
+async def test_all_matching_messages_are_cancelled(storage: Storage) -> None:
+    """The check counts what the filter matches; the act cancels that, and none that came later."""
+    await fill(storage, 2)
+    async with site(storage) as visitor:
+        last = _last(await visitor.get("queue?check=cancel&prefix=s"))
+        await lash.SessionHandle(storage, "s0").send("later")
+        done = await visitor.post("cancel-all", {"prefix": "s", "state": "", "last": last})
+        assert done.headers["location"] == "queue?prefix=s&done=cancelled+2+messages"
+    left = [item.batch.payloads for item in await storage.queue.list_all()]
+    assert left == [(TurnInput.of_text("later"),)]
+    async with site(storage, Access.READ) as visitor:
+        assert "check=" not in await visitor.get("queue?check=cancel")
+
+
+def _last(page: str) -> str:
+    """Return the last message that a check counted, as its form has it."""
+    return page.partition('name="last" value="')[2].partition('"')[0]
 
 
 async def test_a_message_is_sent_once(storage: Storage) -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from lash.base.ids import new_id
 from lash.cli.owner import owner_of
 from lash.cli.text import plural
-from lash.errors import InvalidInput
+from lash.errors import DeadLetterNotFound, InvalidInput
+from lash.model.queue import DeadLetter
 from lash.model.wait import Accepted, AlreadyResolved, Rejected, Resolution, Resolved
 from lash.runtime.turns.handle import SessionHandle
 from lash.stores.storage import Storage
 from lash.web.answer import answer_of
 from lash.web.forms import json_of
-
-_MOST_LETTERS: Final = 1_000
-"""How many dead letters one act moves; the page offers the rest again."""
+from lash.web.matching import matching_letters, matching_queued
 
 
 class Done(NamedTuple):
@@ -94,12 +94,43 @@ async def discard(storage: Storage, fields: Fields, _by: str) -> Done:
 
 
 async def requeue_all(storage: Storage, fields: Fields, _by: str) -> Done:
-    """Queue every dead letter again that the page showed the count of, up to the limit of one act."""
-    prefix = fields.get("prefix", "")
-    letters = await storage.queue.dead(prefix=prefix or None, limit=_MOST_LETTERS)
-    for letter in letters:
-        await storage.queue.requeue(letter.batch.session_id, letter.batch.batch_id)
-    return Done(f"queued {plural(len(letters), 'message')} again", "queue", {"show": "dead", "prefix": prefix})
+    """Queue every dead letter again that the check counted."""
+    done = 0
+    for letter in await _counted_letters(storage, fields):
+        # Another operator may have dealt with one of them meanwhile.
+        with contextlib.suppress(DeadLetterNotFound):
+            await storage.queue.requeue(letter.batch.session_id, letter.batch.batch_id)
+            done += 1
+    return Done(f"queued {plural(done, 'message')} again", "queue", _dead_list(fields))
+
+
+async def discard_all(storage: Storage, fields: Fields, _by: str) -> Done:
+    """Discard every dead letter that the check counted."""
+    done = 0
+    for letter in await _counted_letters(storage, fields):
+        done += await storage.queue.discard(letter.batch.session_id, letter.batch.batch_id)
+    return Done(f"discarded {plural(done, 'message')}", "queue", _dead_list(fields))
+
+
+async def cancel_all(storage: Storage, fields: Fields, by: str) -> Done:
+    """Cancel every queued message that the check counted."""
+    prefix, state, last, done = fields.get("prefix", ""), fields.get("state", ""), _number(fields, "last"), 0
+    for item in await matching_queued(storage, prefix, state):
+        batch = item.batch
+        if batch.seq <= last:
+            handle = SessionHandle(storage, batch.session_id)
+            done += await handle.cancel(f"cancelled by {by}", batch_id=batch.batch_id)
+    return Done(f"cancelled {plural(done, 'message')}", "queue", {"prefix": prefix, "state": state})
+
+
+async def _counted_letters(storage: Storage, fields: Fields) -> list[DeadLetter]:
+    """Return the dead letters that a check counted; those that died later are not among them."""
+    last = _number(fields, "last")
+    return [each for each in await matching_letters(storage, fields.get("prefix", "")) if each.position <= last]
+
+
+def _dead_list(fields: Fields) -> Mapping[str, str]:
+    return {"show": "dead", "prefix": fields.get("prefix", "")}
 
 
 async def resolve(storage: Storage, fields: Fields, _by: str) -> Done:
@@ -145,6 +176,8 @@ ACTS: Final[Mapping[str, Act]] = {
     "requeue": requeue,
     "requeue-all": requeue_all,
     "discard": discard,
+    "discard-all": discard_all,
+    "cancel-all": cancel_all,
     "resolve": resolve,
     "reject": reject,
     "drain": drain,

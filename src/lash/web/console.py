@@ -44,6 +44,8 @@ _STATUSES: Final[tuple[tuple[tuple[type[LashError], ...], int], ...]] = (
 )
 """The status of an error; that of others is 409, because the state has changed since the page was made."""
 _THEME: Final = "lash_theme"
+_FIXED: Final = {"cursor", "check"}
+"""Parameters of pages that do not stay current: a later page of a list, and what an act would do."""
 
 
 def console(
@@ -122,7 +124,7 @@ class Console:
             path,
             title=self._title,
             theme=request.cookies.get(_THEME, "auto"),
-            stream=link("events", page=path, **query) if "cursor" not in query else None,
+            stream=link("events", page=path, **query) if not _FIXED & query.keys() else None,
             message=request.query_params.get("done", ""),
         )
         response = HTMLResponse(personal(html, token))

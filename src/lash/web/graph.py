@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import htpy as h
 
 from lash.model.session.message import Role
 from lash.model.session.node import MessageEntry, Node
-from lash.web.show import line
+from lash.web.show import line, link
 
 _STEP: Final = 22
 _EDGE: Final = 14
@@ -54,13 +54,19 @@ def laid_out(nodes: Sequence[Node], active: Sequence[Node]) -> list[Dot]:
     return dots
 
 
-def drawing(dots: Sequence[Dot]) -> h.Element:
-    """Return the drawing. Every dot is a link to its message on the page, with a text for screen readers."""
-    width = _EDGE * 2 + max((dot.column for dot in dots), default=0) * _STEP
+def drawing(dots: Sequence[Dot], forks: Mapping[str, str]) -> h.Element:
+    """Return the drawing. Every dot is a link to its message on the page, with a text for screen readers.
+
+    ``forks`` are sessions by the node at which they began; each is a square beside its dot, a link to the session.
+    """
+    columns = max((dot.column for dot in dots), default=0) + any(dot.node.node_id in forks for dot in dots)
+    width = _EDGE * 2 + columns * _STEP
     height = _EDGE * 2 + max(len(dots) - 1, 0) * _STEP
     lines = (_line(dot, dots[dot.parent]) for dot in dots if dot.parent is not None)
     return h.svg(".graph", viewBox=f"0 0 {width} {height}", width=str(width), height=str(height))[
-        lines, (_dot(dot) for dot in dots)
+        lines,
+        (_fork(dot, columns, forks[dot.node.node_id]) for dot in dots if dot.node.node_id in forks),
+        (_dot(dot) for dot in dots),
     ]
 
 
@@ -77,6 +83,16 @@ def _line(dot: Dot, parent: Dot) -> h.Element:
     (x, y), (left, top) = _point(dot), _point(parent)
     path = f"M{left} {top} V{y}" if x == left else f"M{left} {top} C{left} {top + _STEP} {x} {y - _STEP} {x} {y}"
     return h.path(d=path, class_="active" if dot.is_active else "side")
+
+
+def _fork(dot: Dot, column: int, session_id: str) -> h.Element:
+    (x, y), right = _point(dot), _EDGE + column * _STEP
+    name = line(f"fork {session_id}", 80)
+    return h.a(".fork", href=link("session", id=session_id), aria_label=name)[
+        h.title[name],
+        h.path(d=f"M{x} {y} H{right}", class_="side"),
+        h.rect(x=str(right - _RADIUS), y=str(y - _RADIUS), width=str(_RADIUS * 2), height=str(_RADIUS * 2)),
+    ]
 
 
 def _dot(dot: Dot) -> h.Element:

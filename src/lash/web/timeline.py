@@ -27,6 +27,8 @@ class TimelineBar(NamedTuple):
     tone: str
     """How it ended: ``good``, ``bad``, ``warn``, or ``mark`` for a moment."""
     note: str = ""
+    address: str | None = None
+    """Where the bar leads."""
 
 
 def trace_bars(trace: TurnTrace) -> list[TimelineBar]:
@@ -52,7 +54,9 @@ def timeline(bars: Sequence[TimelineBar]) -> h.Node:
     span = max(max(bar.ended_ms for bar in shown) - began, 1)
     height = len(shown) * _ROW + _ROW
     rows = (_bar(bar, index, began, span) for index, bar in enumerate(shown))
-    return h.svg(".timeline", viewBox=f"0 0 {_LABELS + _WIDTH + 20} {height}", role="img", aria_label="Timeline")[
+    # Bars may be links, which an image cannot contain.
+    role = "group" if any(bar.address for bar in shown) else "img"
+    return h.svg(".timeline", viewBox=f"0 0 {_LABELS + _WIDTH + 20} {height}", role=role, aria_label="Timeline")[
         _axis(span, height), rows
     ]
 
@@ -74,11 +78,13 @@ def _bar(bar: TimelineBar, index: int, began: int, span: int) -> h.Element:
     width = max((bar.ended_ms - bar.began_ms) * _WIDTH / span, _LEAST_BAR)
     took = duration(bar.ended_ms - bar.began_ms) if bar.ended_ms > bar.began_ms else ""
     title = " · ".join(each for each in (line(bar.name, 80), took, line(bar.note, 120)) if each)
-    return h.g(class_=["bar", bar.tone])[
+    drawn = (
         h.title[title],
         h.text(x="0", y=str(top + 16))[line(bar.name, 36)],
         h.rect(x=f"{left:.1f}", y=str(top + 4), width=f"{width:.1f}", height=str(_ROW - 8), rx="2"),
-    ]
+    )
+    inner = drawn if bar.address is None else h.a(href=bar.address, aria_label=title)[drawn]
+    return h.g(class_=["bar", bar.tone])[inner]
 
 
 def duration(milliseconds: int) -> str:

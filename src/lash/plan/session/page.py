@@ -86,8 +86,8 @@ class PreparedPage(msgspec.Struct, frozen=True, kw_only=True):
     """A checked request for one page of sessions.
 
     ``way`` names the index that is read: that of the most selective part of the filter. This is ``lead`` if the list
-    is read by an owner or a label; ``terms`` are the others. ``limit`` is one more than the page has, to see if there is a
-    next one.
+    is read by an owner or a label; ``terms`` are the others. ``limit`` is one more than the page has, to see if there
+    is a next one.
     """
 
     way: str

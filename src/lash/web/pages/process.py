@@ -10,18 +10,21 @@ import htpy as h
 
 from lash.cli.effect import status_of
 from lash.errors import InvalidInput, ProcessNotFound
+from lash.model.causal import ProcessCause
 from lash.model.effect import EffectRecord, ProcessScope
 from lash.model.failure import traceback_in
 from lash.model.process.event import ATTEMPT_FAILED, CONTINUED, FAILED, STARTED, ProcessEvent
-from lash.model.process.process import Failure, ProcessFilter, ProcessRecord, SessionOriginator
+from lash.model.process.process import Failure, ProcessFilter, ProcessPage, ProcessRecord, SessionOriginator
 from lash.web.forms import FORM_KEY
-from lash.web.pages.processes import process_badge, process_name
-from lash.web.show import act, ago, badge, block, facts, json_block, line, name_link, now_ms, table, text_field
+from lash.web.pages.processes import process_badge, process_name, process_table
+from lash.web.show import act, ago, badge, block, facts, json_block, line, link, name_link, now_ms, table, text_field
 from lash.web.timeline import TimelineBar, timeline
 from lash.web.view import Visit, WebPage
 
 _EVENTS: Final = 200
 _EFFECTS: Final = 300
+_CHILDREN: Final = 50
+"""How many of the processes that it started are shown, the newest."""
 
 
 async def process(visit: Visit) -> WebPage:
@@ -29,11 +32,12 @@ async def process(visit: Visit) -> WebPage:
     process_id = visit.parameter("id")
     if not process_id:
         raise InvalidInput("expected the id of a process in the address, got none")
-    listed, events, effects, holder = await asyncio.gather(
+    listed, events, effects, holder, started = await asyncio.gather(
         visit.storage.processes.list(ProcessFilter(process_id=process_id), with_state=True, limit=1),
         visit.storage.events.recent(process_id, _EVENTS),
         visit.storage.effects.list(ProcessScope(process_id=process_id), limit=_EFFECTS),
         visit.storage.process_leases.holder(process_id),
+        visit.storage.processes.list(ProcessFilter(parent_process_id=process_id), with_state=True, limit=_CHILDREN),
     )
     if not listed.processes:
         raise ProcessNotFound(process_id)
@@ -41,7 +45,8 @@ async def process(visit: Visit) -> WebPage:
     runs_at = None if holder is None else holder.owner.owner_id
     pieces = (
         _facts(visit, record, runs_at),
-        _timeline(record, events, effects),
+        _timeline(record, events, effects, started.processes),
+        _children(visit, record, started),
         _failure(visit, record),
         _acts(visit, record),
         _log(visit, events, effects),
@@ -51,7 +56,10 @@ async def process(visit: Visit) -> WebPage:
 
 def _facts(visit: Visit, record: ProcessRecord, runs_at: str | None) -> h.Element:
     originator = record.registration.provenance.originator
+    cause = record.registration.provenance.caused_by
     started = name_link("session", originator.scope.session_id) if isinstance(originator, SessionOriginator) else "host"
+    if isinstance(cause, ProcessCause):
+        started = name_link("process", cause.process_id)
     wakes = record.wake_session_id
     return h.section("#facts", aria_label="Facts")[
         facts(
@@ -74,14 +82,39 @@ def _facts(visit: Visit, record: ProcessRecord, runs_at: str | None) -> h.Elemen
     ]
 
 
-def _timeline(record: ProcessRecord, events: Sequence[ProcessEvent], effects: Sequence[EffectRecord]) -> h.Element:
+def _timeline(
+    record: ProcessRecord,
+    events: Sequence[ProcessEvent],
+    effects: Sequence[EffectRecord],
+    started: Sequence[ProcessRecord],
+) -> h.Element:
     bars = [_event_bar(event) for event in events if event.event_type in (STARTED, ATTEMPT_FAILED, CONTINUED)]
     bars += [_effect_bar(effect) for effect in effects]
-    ended = record.updated_at_ms if record.is_terminal else now_ms() // 1_000 * 1_000
-    bars.append(TimelineBar(process_name(record) or "process", record.created_at_ms, ended, _tone(record.status.value)))
+    bars += [_process_bar(each, link("process", id=each.process_id)) for each in started]
+    bars.append(_process_bar(record))
     return h.section("#timeline")[
         h.h2["Timeline"],
         h.div(".scroll", tabindex="0", role="region", aria_label="Timeline")[timeline(bars)],
+    ]
+
+
+def _process_bar(record: ProcessRecord, address: str | None = None) -> TimelineBar:
+    """Return the life of a process as a bar; that of a child is a link to it."""
+    ended = record.updated_at_ms if record.is_terminal else now_ms() // 1_000 * 1_000
+    name, status = process_name(record) or "process", record.status.value
+    label = name if address is None else f"child: {name}"
+    began = record.created_at_ms
+    return TimelineBar(label, began, max(ended, began), _tone(status), status, address)
+
+
+def _children(visit: Visit, record: ProcessRecord, started: ProcessPage) -> h.Element:
+    if not started.processes:
+        return h.section("#children", hidden=True)
+    address = link("processes", parent=record.process_id)
+    return h.section("#children")[
+        h.h2["Processes that it started"],
+        process_table(visit, started.processes, nothing="None."),
+        started.next_cursor is not None and h.p(".more")[h.a(href=address)["All of them"]],
     ]
 
 

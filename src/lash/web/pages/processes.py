@@ -23,6 +23,7 @@ async def processes(visit: Visit) -> WebPage:
         parked=True if visit.parameter("parked") == "yes" else None,
         label=visit.parameter("name") or None,
         originator_session_id=visit.parameter("session") or None,
+        parent_process_id=visit.parameter("parent") or None,
     )
     page = await visit.storage.processes.list(
         wanted, with_state=True, limit=_PAGE, cursor=visit.parameter("cursor") or None
@@ -33,6 +34,7 @@ async def processes(visit: Visit) -> WebPage:
         choice_field("status", "status", status, list(ProcessStatus)),
         choice_field("parked", "parked", visit.parameter("parked"), ("yes",)),
         text_field("session", "started by session", visit.parameter("session")),
+        text_field("parent", "started by process", visit.parameter("parent")),
     )
     found = process_table(
         visit, page.processes, nothing="No process matches. Start one: lash start MODULE:APP PROCESS."

@@ -22,9 +22,12 @@ from lash.model.session.session import (
     ChildRelation,
     ForkRelation,
     FullGraph,
+    SessionFilter,
     SessionHead,
     SessionMeta,
+    SessionPage,
     SessionRead,
+    SessionSummary,
 )
 from lash.model.session.trace import TurnRecord, TurnTrace
 from lash.model.value import JSON
@@ -32,6 +35,7 @@ from lash.runtime.turns.handle import SessionHandle
 from lash.web.forms import FORM_KEY
 from lash.web.graph import anchor, drawing, laid_out
 from lash.web.pages.queue import queue_table
+from lash.web.pages.sessions import session_table
 from lash.web.show import act, ago, badge, block, facts, json_block, line, link, name_link, table
 from lash.web.timeline import timeline, trace_bars
 from lash.web.view import Visit, WebPage
@@ -44,6 +48,8 @@ _MOST_DRAWN: Final = 400
 _MOST_READ: Final = 2_000
 """Graphs with more nodes are drawn from the shown path alone: reading them takes too long for a page."""
 _QUEUED: Final = 50
+_FORKS: Final = 20
+"""How many forks are shown, the newest."""
 _TURNS: Final = 10
 """How many turns are drawn."""
 
@@ -62,10 +68,13 @@ async def session(visit: Visit) -> WebPage:
         visit.storage.leases.holder(session_id),
         spoken(visit.storage, session_id),
     )
-    (queued, _), files, state = await asyncio.gather(
+    (queued, _), files, state, forks = await asyncio.gather(
         session_queue_pages(visit.storage, session_id, None)(_QUEUED, None),
         visit.storage.attachments.list(session_id, limit=_QUEUED),
         SessionHandle(visit.storage, session_id).state(),
+        visit.storage.sessions.list(
+            SessionFilter(source_session_id=session_id), with_state=True, with_counts=True, limit=_FORKS
+        ),
     )
     nodes = () if read is None else read.graph.nodes
     turns = await read_turns(visit.storage, session_id, turns_of(nodes)) if nodes else {}
@@ -73,7 +82,8 @@ async def session(visit: Visit) -> WebPage:
         _facts(visit, meta, head, holder),
         _chat(visit, session_id, nodes, words),
         _turns(nodes, turns),
-        _tree(nodes if whole is None else whole.graph.nodes, nodes),
+        _tree(nodes if whole is None else whole.graph.nodes, nodes, forks.sessions),
+        _forks(visit, session_id, forks),
         _queue(visit, queued),
         _compose(visit, session_id),
         _rest(visit, session_id, read, files.entries, state),
@@ -165,15 +175,37 @@ def _part(visit: Visit, session_id: str, part: Part) -> h.Node:
     return h.details[h.summary[line(title, 80)], h.pre[text]]
 
 
-def _tree(nodes: Sequence[Node], active: Sequence[Node]) -> h.Element:
+def _tree(nodes: Sequence[Node], active: Sequence[Node], forks: Sequence[SessionSummary]) -> h.Element:
     shown = nodes[-_MOST_DRAWN:]
     cut = f"The newest {_MOST_DRAWN:,} of {len(nodes):,} nodes." if len(nodes) > _MOST_DRAWN else None
     return h.section("#tree")[
         h.h2["Graph"],
-        h.div(".scroll", tabindex="0", role="region", aria_label="Graph")[drawing(laid_out(shown, active))]
+        h.div(".scroll", tabindex="0", role="region", aria_label="Graph")[
+            drawing(laid_out(shown, active), _forked(forks))
+        ]
         if shown
         else h.p(".empty")["Empty."],
         cut and h.p(".quiet")[cut],
+    ]
+
+
+def _forked(forks: Sequence[SessionSummary]) -> Mapping[str, str]:
+    """Return the newest fork at each node."""
+    relations = ((fork.meta.session_id, fork.meta.relation) for fork in reversed(forks))
+    return {
+        relation.node_id: session_id
+        for session_id, relation in relations
+        if isinstance(relation, ForkRelation) and relation.node_id is not None
+    }
+
+
+def _forks(visit: Visit, session_id: str, forks: SessionPage) -> h.Element:
+    if not forks.sessions:
+        return h.section("#forks", hidden=True)
+    return h.section("#forks")[
+        h.h2["Forks"],
+        session_table(visit, forks.sessions, nothing="None."),
+        forks.next_cursor is not None and h.p(".more")[h.a(href=link("sessions", source=session_id))["All of them"]],
     ]
 
 

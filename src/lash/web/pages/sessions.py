@@ -43,6 +43,7 @@ async def sessions(visit: Visit) -> WebPage:
         owner=visit.parameter("owner") or None,
         agent=visit.parameter("agent") or None,
         labels={label: value} if label else {},
+        source_session_id=visit.parameter("source") or None,
         state=SessionState(state) if state in list(SessionState) else None,
     )
     order = SessionOrder.CREATED if visit.parameter("order") == "created" else SessionOrder.ACTIVE
@@ -68,6 +69,7 @@ def _filters(visit: Visit) -> h.Element:
             text_field("agent", "agent", visit.parameter("agent")),
             text_field("owner", "owner", visit.parameter("owner")),
             text_field("label", "label=value", visit.parameter("label")),
+            text_field("source", "fork of", visit.parameter("source")),
             choice_field("order", "order", visit.parameter("order"), ("active", "created")),
         )
     ]
