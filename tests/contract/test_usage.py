@@ -80,6 +80,11 @@ class TestSums:
             (first, None, None, "b", None, 4),
             (second, None, None, "a", None, 8),
         ]
+        assert shown((await usage.sum(["session", "source"])).sums) == [
+            (None, None, None, "a", "subagent", 2),
+            (None, None, None, "a", "turn", 9),
+            (None, None, None, "b", "turn", 4),
+        ]
         assert shown((await usage.sum(["source"])).sums) == [
             (None, None, None, None, "subagent", 2),
             (None, None, None, None, "turn", 13),
@@ -106,6 +111,8 @@ class TestSums:
         assert await total(agent="helper") == 11
         assert await total(model="y") == 2
         assert await total(agent="helper", model="x", since_ms=now) == 8
+        by_session = await storage.usage.sum(["session"], agent="helper", until_ms=now)
+        assert shown(by_session.sums) == [(None, None, None, "a", None, 3)]
 
     async def test_the_sums_of_sums_are_the_totals(self, harness: Harness) -> None:
         """All four counters are summed, beyond 64 bits if need be, and a deleted session takes its tokens along."""
@@ -132,17 +139,22 @@ class TestSums:
         storage = await harness.open(on_statement=names.append)
         await filled(harness, storage)
         by = (UsageGroup.DAY, "model", UsageGroup.SESSION)
-        whole = await storage.usage.sum(by)
-        assert (len(whole.sums), whole.next_cursor) == (4, None)
-        names.clear()
-        found: list[UsageSum] = []
-        cursor: str | None = None
-        for _ in range(4):
-            page = await storage.usage.sum(by, limit=1, cursor=cursor)
-            found += page.sums
-            cursor = page.next_cursor
-        assert (tuple(found), cursor) == (whole.sums, None)
-        assert [name for name in names if name.startswith("usage")] == ["usage_sums"] * 4
+        for groups, count, query in (
+            (by, 4, "usage_sums"),
+            (("day", "model"), 3, "usage_sums_of_all"),
+            (("session", "source"), 3, "usage_sums_by_session"),
+        ):
+            whole = await storage.usage.sum(groups)
+            assert (len(whole.sums), whole.next_cursor) == (count, None)
+            names.clear()
+            found: list[UsageSum] = []
+            cursor: str | None = None
+            for _ in range(count):
+                page = await storage.usage.sum(groups, limit=1, cursor=cursor)
+                found += page.sums
+                cursor = page.next_cursor
+            assert (tuple(found), cursor) == (whole.sums, None)
+            assert [name for name in names if name.startswith("usage")] == [query] * count
 
     async def test_entries_of_every_commit_count(self, harness: Harness) -> None:
         """The first commit of a new session is booked as one of an old session, and a repeated turn is booked once."""

@@ -71,10 +71,11 @@ def test_an_hour_before_the_start_is_read_too() -> None:
     assert (until.is_timed, until.until_ms, until.floor_ms) == (True, 7, None)
 
 
-def test_a_whole_ledger_is_read_from_end_to_end() -> None:
-    """Sessions are read one by one only for their sums, or to leave out what is too old."""
+def test_a_ledger_is_read_in_the_cheapest_way() -> None:
+    """A whole one from end to end, or in the order of the sessions; sessions one by one to leave out what is too old."""
     assert prepare("day", "model").way == prepare(chosen=UsageFilter(until_ms=7)).way == "all"
     assert prepare("day", "session").way == prepare("day", chosen=UsageFilter(since_ms=7)).way == "each"
+    assert prepare("session").way == prepare("session", "source").way == "in_order"
     assert prepare("session", chosen=UsageFilter(session_id="s")).way == "one"
 
 

@@ -9,7 +9,12 @@ from lash.model.session.usage import UsagePage
 from lash.plan.session.usage_sum import UsageFilter, decode_sums, prepare_sums
 from lash.stores.usage import UsageRows
 
-SUMS: Final = {"one": "usage_sums_of_session", "each": "usage_sums", "all": "usage_sums_of_all"}
+SUMS: Final = {
+    "one": "usage_sums_of_session",
+    "each": "usage_sums",
+    "all": "usage_sums_of_all",
+    "in_order": "usage_sums_by_session",
+}
 """The query for each way of reading (`lash.plan.session.usage_sum.PreparedSums.way`)."""
 
 

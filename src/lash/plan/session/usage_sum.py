@@ -22,6 +22,8 @@ from lash.errors import CorruptData, InvalidInput
 from lash.model.session.usage import TokenUsage, UsageGroup, UsagePage, UsageSum
 
 GROUPS: Final = tuple(group.value for group in UsageGroup)
+_BEFORE_SESSION: Final = frozenset({UsageGroup.DAY, UsageGroup.MODEL, UsageGroup.AGENT})
+"""The groups that come before the session in the order of the sums."""
 """What usage can be summed by, in the order of the sums."""
 NO_DAY: Final = -1
 """The day of entries without a time, and of sums that are not by day."""
@@ -73,10 +75,17 @@ class PreparedSums(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def way(self) -> str:
-        """How the ledger is read: of one session, session by session, or from end to end, which is fastest for all."""
+        """How the ledger is read: of one session, or of each that was active since a moment.
+
+        Without a moment it is read from end to end, or in the order of the sessions if their sums are.
+        """
         if self.chosen.session_id is not None:
             return "one"
-        return "all" if self.chosen.since_ms is None and UsageGroup.SESSION not in self.by else "each"
+        if self.chosen.since_ms is not None:
+            return "each"
+        if UsageGroup.SESSION not in self.by:
+            return "all"
+        return "each" if self.by & _BEFORE_SESSION else "in_order"
 
     @property
     def is_timed(self) -> bool:

@@ -66,19 +66,49 @@ WITH chosen AS MATERIALIZED (
 
 -- name: usage_sums_of_all
 -- The tokens of all sessions without a first moment, grouped by anything but the session: the ledger is read from end to
--- end, joined with the sessions for their agents. $5 and $6 are those of the others.
+-- end, and a session only for its agent. $5 and $6 are those of the others.
 WITH spent AS (
     SELECT
         CASE WHEN 'day' = ANY ($1::text[]) THEN coalesce(u.committed_at_ms / 86400000, -1) ELSE -1 END AS day,
         CASE WHEN 'model' = ANY ($1::text[]) THEN u.model ELSE '' END COLLATE "C" AS model,
-        CASE WHEN 'agent' = ANY ($1::text[]) THEN coalesce(u.agent, s.agent, '') ELSE '' END COLLATE "C" AS agent,
+        CASE
+            WHEN 'agent' = ANY ($1::text[])
+            THEN coalesce(
+                u.agent, (SELECT s.agent FROM :"schema".lash_sessions AS s WHERE s.session_key = u.session_key), ''
+            )
+            ELSE ''
+        END COLLATE "C" AS agent,
         '' COLLATE "C" AS session_id,
         CASE WHEN 'source' = ANY ($1::text[]) THEN u.source ELSE '' END COLLATE "C" AS source,
         u.input_tokens, u.output_tokens, u.cached_input_tokens, u.reasoning_tokens
     FROM :"schema".lash_usage AS u
-    JOIN :"schema".lash_sessions AS s ON s.session_key = u.session_key
     WHERE (NOT $2::boolean OR (u.committed_at_ms >= $3::bigint AND u.committed_at_ms < $4::bigint))
-        AND ($7::text IS NULL OR coalesce(u.agent, s.agent) = $7::text) AND ($8::text IS NULL OR u.model = $8::text)
-        AND $5::bigint IS NULL AND $6::text IS NULL
+        AND (
+            $7::text IS NULL
+            OR $7::text = coalesce(
+                u.agent, (SELECT s.agent FROM :"schema".lash_sessions AS s WHERE s.session_key = u.session_key)
+            )
+        )
+        AND ($8::text IS NULL OR u.model = $8::text) AND $5::bigint IS NULL AND $6::text IS NULL
 )
 -- include: usage_summed
+
+-- name: usage_sums_by_session
+-- The tokens of sessions in the order of their ids, from $12 on, without a first moment: as many as have $14 sums. $5 and
+-- $6 are those of the others.
+WITH chosen AS MATERIALIZED (
+    SELECT s.session_key, s.session_id, s.agent, -1::bigint AS floor
+    FROM :"schema".lash_sessions AS s
+    WHERE s.session_id COLLATE "C" >= $12::text AND $5::bigint IS NULL AND $6::text IS NULL
+        AND EXISTS (
+            SELECT 1
+            FROM :"schema".lash_usage AS u
+            WHERE u.session_key = s.session_key
+                AND (NOT $2::boolean OR (u.committed_at_ms >= $3::bigint AND u.committed_at_ms < $4::bigint))
+                AND ($7::text IS NULL OR coalesce(u.agent, s.agent) = $7::text)
+                AND ($8::text IS NULL OR u.model = $8::text)
+            OFFSET 0
+        )
+    ORDER BY s.session_id COLLATE "C"
+    LIMIT $14::bigint + 1
+-- include: usage_grouped

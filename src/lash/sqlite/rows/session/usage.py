@@ -20,7 +20,7 @@ class SQLiteUsageRows:
         chosen, after = wanted.chosen, wanted.after or SumKey(day=NO_DAY - 1)
         groups = ("day", "model", "agent", "source") if wanted.way == "all" else tuple(UsageGroup)
         of_session = {} if chosen.session_id is None else {"session_id": chosen.session_id}
-        floor = {} if wanted.way == "all" else {"floor_ms": wanted.floor_ms}
+        floor = {} if wanted.way in ("all", "in_order") else {"floor_ms": wanted.floor_ms}
         return await self._database.read_in_thread(
             lambda reader: reader.all(
                 UsageSumRow,

@@ -98,3 +98,21 @@ WITH spent AS (
         AND (:model IS NULL OR u.model = :model)
 )
 -- include: usage_summed
+
+-- name: usage_sums_by_session
+-- The tokens of sessions in the order of their ids, from a position on, without a first moment: as many as have a page of
+-- sums.
+WITH chosen (session_key, session_id, agent, floor) AS MATERIALIZED (
+    SELECT s.session_key, s.session_id, s.agent, -1
+    FROM lash_sessions AS s
+    WHERE s.session_id >= :after_session
+        AND EXISTS (
+            SELECT 1
+            FROM lash_usage AS u
+            WHERE u.session_key = s.session_key
+                AND (NOT :timed OR (u.committed_at_ms >= :since_ms AND u.committed_at_ms < :until_ms))
+                AND (:agent IS NULL OR COALESCE(u.agent, s.agent) = :agent) AND (:model IS NULL OR u.model = :model)
+        )
+    ORDER BY s.session_id
+    LIMIT :limit + 1
+-- include: usage_grouped
