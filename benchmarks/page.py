@@ -25,6 +25,7 @@ _GROUPS = {
     "peers": "Against peers",
     "flatness": "Flatness",
     "lists": "Lists",
+    "console": "The console",
     "latency": "Latency across processes",
     "fleet": "Fleets of workers",
     "footprint": "Footprint",

@@ -15,8 +15,6 @@ from lash.stores.storage import Storage
 from tests.factories.session import commit, node
 from tests.factories.trigger import trigger
 
-SESSIONS: Final = 100
-"""Sessions of one copy, each of ten nodes, and as many processes."""
 LONG: Final = "long"
 """The id of the session with many nodes, and of the process with many steps."""
 _AGENTS: Final = ("guide", "clerk")
@@ -26,22 +24,24 @@ _CHARACTERS: Final = 200
 _STEPS: Final = 3
 _APART_MS: Final = 86_400_000 * 60
 """The time between the oldest and the newest row: sixty days."""
-_CHATS: Final = SESSIONS - 2
-_JOBS: Final = SESSIONS - 2
-_HELD: Final = 20
+_HELD: Final = 8
 _AT_ONCE: Final = 2_000
 
 
 class Size(NamedTuple):
-    """How much a storage has: copies of a hundred sessions and processes, and the length of the long ones."""
+    """How much a storage has: copies of some sessions and as many processes, and the length of the long ones.
+
+    Each session has ten nodes.
+    """
 
     copies: int
+    in_copy: int
     nodes: int
     steps: int
 
     @property
     def sessions(self) -> int:
-        return self.copies * SESSIONS
+        return self.copies * self.in_copy
 
 
 def name_of(noun: str, number: int) -> str:
@@ -50,8 +50,7 @@ def name_of(noun: str, number: int) -> str:
 
 
 async def fill(template_url: str, url: str, size: Size) -> None:
-    """Make one copy with real agents and processes, and fill the storage at ``url`` with as many as wanted."""
-    await _template(template_url, size)
+    """Fill an empty storage with copies of the one that `make_template` made."""
     async with await lash.open(template_url) as source, await lash.open(url) as target:
         apart_ms = _APART_MS // max(size.copies, 1)
         await multiply(source, target, size.copies, apart_ms=apart_ms, once=(LONG,))
@@ -107,20 +106,21 @@ def _application(url: str) -> _Declared:
     return _Declared(app, report, approval, failing)
 
 
-async def _template(url: str, size: Size) -> None:
-    """Let agents and processes work once."""
+async def make_template(url: str, size: Size) -> None:
+    """Make one copy with real agents and processes. Two of each kind are special: they fail, wait, or are forks."""
+    common = size.in_copy - 2
     app, report, approval, failing = _application(url)
     async with app:
-        for number in range(_CHATS):
+        for number in range(common):
             labels = {"team": f"team-{number % 5}"}
             await app.storage.sessions.create(name_of("chat", number), owner=f"user-{number % 50}", labels=labels)
         for turn in range(_TURNS):
-            for number in range(_CHATS):
+            for number in range(common):
                 text = prose((number, turn), _CHARACTERS + number % 3)
                 await app.session(name_of("chat", number), _AGENTS[number % 2]).send(text)
             await app.drain()
         await app.session(name_of("broken", 0), "broken").send("17")
-        for number in range(_JOBS):
+        for number in range(common):
             await app.starting(process_id=name_of("job", number)).start(report, _STEPS)
         await app.starting(process_id=name_of("approval", 0)).start(approval)
         await app.starting(process_id=name_of("failing", 0)).start(failing)

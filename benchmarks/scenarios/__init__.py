@@ -16,6 +16,7 @@ _FILES = (
     "appends",
     "tails",
     "lists",
+    "console",
     "forks",
     "latency",
     "fleet",
