@@ -176,11 +176,15 @@ def _fill_all(workspace: Workspace, stack: contextlib.ExitStack, sizes: Iterable
 
 def pages(workspace: Workspace) -> Report:
     """Measure every page in a small and in a large storage, on both databases."""
-    small, large = _sizes(workspace)
     with contextlib.ExitStack() as stack:
-        urls = _fill_all(workspace, stack, (small, large))
-        print("the storages are filled", flush=True)
-        seen = {case: asyncio.run(look(url, workspace.rounds)) for case, url in urls.items()}
+        urls = _fill_all(workspace, stack, _sizes(workspace))
+        return compare(workspace, urls)
+
+
+def compare(workspace: Workspace, urls: Mapping[tuple[str, Size], str]) -> Report:
+    """Measure storages that are filled."""
+    small, large = _sizes(workspace)
+    seen = {case: asyncio.run(look(url, workspace.rounds)) for case, url in urls.items()}
     rows: list[Row] = []
     ratios: list[Ratio] = []
     notes = ["a time is that of the whole page, from the request to the last byte, at the slowest of its filters"]

@@ -74,6 +74,9 @@ def test_fork_continues_from_a_node(seeded: Seeded) -> None:
     made = run("sessions", "fork", "support-42", "curtly", "--node", "curt", "--name", "Curt", url=seeded.url)
     assert (made.returncode, made.stdout) == (0, "forked support-42 as curtly\n")
     assert [each["node_id"] for each in values("sessions", "tree", "curtly", url=seeded.url)] == ["ask", "curt"]
+    forks = values("sessions", "ls", "--fork-of", "support-42", url=seeded.url)
+    assert [each["meta"]["session_id"] for each in forks] == ["curtly"]
+    assert values("ps", "-a", "--parent", "research-7", url=seeded.url) == []
     again = run("sessions", "fork", "support-42", "curtly", "--node", "curt", url=seeded.url)
     assert (again.returncode, again.stdout) == (0, "curtly is already a fork of support-42\n")
     assert run("sessions", "fork", "support-42", "x", "--node", "none", url=seeded.url).returncode == 3

@@ -72,7 +72,7 @@ def test_an_hour_before_the_start_is_read_too() -> None:
 
 
 def test_a_ledger_is_read_in_the_cheapest_way() -> None:
-    """A whole one from end to end, or in the order of the sessions; sessions one by one to leave out what is too old."""
+    """A whole one from end to end, or in the order of the sessions; one by one to leave out what is too old."""
     assert prepare("day", "model").way == prepare(chosen=UsageFilter(until_ms=7)).way == "all"
     assert prepare("day", "session").way == prepare("day", chosen=UsageFilter(since_ms=7)).way == "each"
     assert prepare("session").way == prepare("session", "source").way == "in_order"

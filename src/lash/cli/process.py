@@ -49,6 +49,7 @@ _STATUSES: Final = ("running", "completed", "failed", "cancelled", "abandoned")
 @click.option(
     "--session", "session_id", metavar="SESSION", type=SESSION, help="Show only processes that this session started."
 )
+@click.option("--parent", metavar="PROCESS", type=PROCESS, help="Show only processes that this process started.")
 @limited
 async def ps(
     shell: Shell,
@@ -57,6 +58,7 @@ async def ps(
     waiting: bool,  # noqa: FBT001 (click's)
     label: str | None,
     session_id: str | None,
+    parent: str | None,
     limit: int,
     everything: bool,  # noqa: FBT001 (click's)
 ) -> None:
@@ -73,6 +75,7 @@ async def ps(
             parked=True if waiting else None,
             label=label,
             originator_session_id=await SESSION.match_given(storage, session_id),
+            parent_process_id=await PROCESS.match_given(storage, parent),
         )
         found = await pages.first(process_pages(storage, wanted), shell, limit, everything=everything)
     shell.table(

@@ -71,6 +71,7 @@ def sessions() -> None:
 )
 @click.option("--agent", help="Only sessions whose last turn this agent ran.")
 @click.option("--state", type=click.Choice(_STATES), help="Only sessions in this state.")
+@click.option("--fork-of", "source_session_id", metavar="SESSION", type=SESSION, help="Only forks of this session.")
 @click.option("--order", type=click.Choice(_ORDERS), default="created", show_default=True, help="What to sort by.")
 @click.option("--oldest-first", is_flag=True, help="Turn the order around.")
 @limited
@@ -80,6 +81,7 @@ async def list_sessions(
     everything: bool,  # noqa: FBT001 (click's)
     order: str,
     oldest_first: bool,  # noqa: FBT001 (click's)
+    source_session_id: str | None,
     **wanted: object,
 ) -> None:
     """List sessions, the last created first."""
@@ -87,8 +89,9 @@ async def list_sessions(
 
     from lash.model.session.session import SessionFilter, SessionOrder
 
-    fits = msgspec.convert({name: value for name, value in wanted.items() if value is not None}, SessionFilter)
     async with shell.storage() as storage:
+        wanted["source_session_id"] = await SESSION.match_given(storage, source_session_id)
+        fits = msgspec.convert({name: value for name, value in wanted.items() if value is not None}, SessionFilter)
         fetch = session_pages(storage, fits, order=SessionOrder(order), oldest_first=oldest_first)
         found = await pages.first(fetch, shell, limit, everything=everything)
     begin = "no sessions yet; start one with: lash ask SESSION TEXT --agent NAME"

@@ -318,8 +318,8 @@ class SessionStore(Protocol):
         filter and order.
 
         A page costs what it shows if the filter is empty, and in the order of creation if it names an owner, a label or
-        an agent. With an owner or a label in the order of activity, and with a prefix or a state, all that match it are
-        sorted for each page. Other parts of a filter are checked on each session in the order of the list.
+        an agent. With an owner or a label in the order of activity, and with a prefix, a state or a source, all that
+        match are sorted for each page. Other parts of a filter are checked on each session in the order of the list.
         """
         ...
 

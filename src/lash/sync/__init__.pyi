@@ -1594,8 +1594,8 @@ class SessionStore:
         filter and order.
 
         A page costs what it shows if the filter is empty, and in the order of creation if it names an owner, a label or
-        an agent. With an owner or a label in the order of activity, and with a prefix or a state, all that match it are
-        sorted for each page. Other parts of a filter are checked on each session in the order of the list.
+        an agent. With an owner or a label in the order of activity, and with a prefix, a state or a source, all that
+        match are sorted for each page. Other parts of a filter are checked on each session in the order of the list.
         """
     def ids(self, prefix: str = "", *, limit: int = 100, after: str | None = None) -> tuple[str, ...]:
         """Return at most ``limit`` ids that begin with a text, in the order of their characters.

@@ -1,6 +1,6 @@
 -- fragment: usage_floor
--- A session with the last revision whose entries are too old to be read; without a time ($5), that of no revision.
--- Entries without a time are older than all others.
+-- A session with the last revision whose entries are too old to be read; without a time ($5), and for a session that is
+-- newer, that of no revision. Entries without a time are older than all others.
     SELECT s.session_key, s.session_id, s.agent, coalesce(old.revision, -1) AS floor
     FROM :"schema".lash_sessions AS s
     LEFT JOIN LATERAL (
@@ -9,7 +9,7 @@
         WHERE u.session_key = s.session_key AND (u.committed_at_ms IS NULL OR u.committed_at_ms < $5::bigint)
         ORDER BY u.revision DESC
         LIMIT 1
-    ) AS old ON $5::bigint IS NOT NULL
+    ) AS old ON s.created_at_ms < $5::bigint
 
 -- fragment: usage_summed
 -- The sums of what was spent, in two halves of 32 bits, after the position $9 to $13, at most $14.

@@ -6,15 +6,15 @@ WHERE session_key = :session_key
 ORDER BY first_revision, first_ordinal;
 
 -- fragment: usage_floor
--- A session with the last revision whose entries are too old to be read; without a time, that of no revision. Entries
--- without a time are older than all others.
+-- A session with the last revision whose entries are too old to be read; without a time, and for a session that is
+-- newer, that of no revision. Entries without a time are older than all others.
     SELECT
         s.session_key, s.session_id, s.agent,
         COALESCE(
             (
                 SELECT u.revision
                 FROM lash_usage AS u
-                WHERE u.session_key = s.session_key AND :floor_ms IS NOT NULL
+                WHERE u.session_key = s.session_key AND s.created_at_ms < :floor_ms
                     AND (u.committed_at_ms IS NULL OR u.committed_at_ms < :floor_ms)
                 ORDER BY u.revision DESC
                 LIMIT 1
