@@ -124,7 +124,7 @@ async def cancel_all(storage: Storage, fields: Fields, by: str) -> Done:
 
 
 async def _counted_letters(storage: Storage, fields: Fields) -> list[DeadLetter]:
-    """Return the dead letters that a check counted; those that died later are not among them."""
+    """Return the dead letters that a check counted, without later ones."""
     last = _number(fields, "last")
     return [each for each in await matching_letters(storage, fields.get("prefix", "")) if each.position <= last]
 
