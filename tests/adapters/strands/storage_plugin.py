@@ -10,11 +10,11 @@ from typing import Any
 import strands.storage
 import strands.storage.in_memory_storage
 import strands.storage.local_file_storage
-from suite_urls import url_in
+from suite_urls import url_of
 
 from lash.adapters.strands import LashStorage
 
-_URL = url_in(tempfile.mkdtemp())
+_URL = url_of(tempfile.mkdtemp())
 _numbers = itertools.count()
 
 

@@ -53,6 +53,11 @@ def session_id(user: str, thread_id: str) -> str:
     return f"chatkit:{part(user)}/{part(thread_id)}"
 
 
+def bytes_id(user: str, attachment_id: str) -> str:
+    """Return the id of the lash session with the bytes of an attachment."""
+    return f"chatkit-attachment:{part(user)}/{part(attachment_id)}"
+
+
 def moment(created_at: datetime) -> str:
     """Return a time as text that sorts; one without a time zone is local, as in ChatKit."""
     return f"{round(created_at.timestamp() * 1_000_000) + _EPOCH_US:020d}"

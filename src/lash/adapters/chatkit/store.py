@@ -57,7 +57,7 @@ class LashStore(LeftOpen, Store[Any]):
         record = await self._attached.run(lambda storage: _thread(storage, user, thread_id))
         if record is None:
             raise NotFoundError(f"Thread {thread_id} not found")
-        return ThreadMetadata.model_validate_json(_json(record))
+        return ThreadMetadata.model_validate_json(json_of(record))
 
     async def save_thread(self, thread: ThreadMetadata, context: Any) -> None:  # noqa: ANN401 (the application's)
         user = self._user(context)
@@ -72,7 +72,7 @@ class LashStore(LeftOpen, Store[Any]):
                 raise NotFoundError(f"Thread {after} not found")
             return await _page(storage, THREADS, limit + 1, order, start, prefix=below(user))
 
-        threads = [ThreadMetadata.model_validate_json(_json(each)) for each in await self._attached.run(load)]
+        threads = [ThreadMetadata.model_validate_json(json_of(each)) for each in await self._attached.run(load)]
         return _as_page(threads, limit)
 
     async def delete_thread(self, thread_id: str, context: Any) -> None:  # noqa: ANN401 (the application's)
@@ -100,7 +100,7 @@ class LashStore(LeftOpen, Store[Any]):
             except _GONE:
                 return []
 
-        items: list[Any] = [_item.validate_json(_json(each)) for each in await self._attached.run(load)]
+        items: list[Any] = [_item.validate_json(json_of(each)) for each in await self._attached.run(load)]
         return _as_page(items, limit)
 
     async def add_thread_item(self, thread_id: str, item: ThreadItem, context: Any) -> None:  # noqa: ANN401
@@ -124,7 +124,7 @@ class LashStore(LeftOpen, Store[Any]):
         record = await self._attached.run(lambda storage: _found(storage, session, item_id))
         if record is None:
             raise NotFoundError(f"Item {item_id} not found in thread {thread_id}")
-        return _item.validate_json(_json(record))
+        return _item.validate_json(json_of(record))
 
     async def delete_thread_item(self, thread_id: str, item_id: str, context: Any) -> None:  # noqa: ANN401
         session = session_id(self._user(context), thread_id)
@@ -153,7 +153,7 @@ class LashStore(LeftOpen, Store[Any]):
         record = await self._attached.run(lambda storage: _attachment_record(storage, key))
         if record is None:
             raise NotFoundError(f"File {attachment_id} not found")
-        return _attachment.validate_json(_json(record))
+        return _attachment.validate_json(json_of(record))
 
     async def delete_attachment(self, attachment_id: str, context: Any) -> None:  # noqa: ANN401
         key = below(self._user(context), attachment_id)
@@ -321,6 +321,6 @@ def _as_page(found: list[Any], limit: int) -> Page[Any]:
     return Page(data=data, has_more=has_more, after=data[-1].id if has_more and data else None)
 
 
-def _json(record: Record) -> bytes:
+def json_of(record: Record) -> bytes:
     """Return the JSON of a record: text, which has integers of any size, or a value in records of earlier releases."""
     return record.value.encode() if isinstance(record.value, str) else msgspec.json.encode(record.value)
