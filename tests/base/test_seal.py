@@ -47,6 +47,7 @@ STRUCTURE = {
         "definition_hash environment_ref kind label originator_session_id parent_process_id process_id recovery "
         "registration_hash status wake_session_id"
     ),
+    "lash_acts": "act_id error operator outcome process_id session_id target verb",
     "lash_limit_lines": "key name",
     "lash_limit_places": "holder key name",
     "lash_limits": "key name",

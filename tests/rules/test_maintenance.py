@@ -117,6 +117,7 @@ def test_tables_are_summed_by_noun() -> None:
             ],
         ),
         ("schedule", ["schedules"]),
+        ("act", ["acts"]),
         ("other", ["of_tomorrow"]),
     ],
 )
@@ -127,7 +128,7 @@ def test_every_table_counts_for_one_noun(noun: str, tables: list[str]) -> None:
 
 def test_what_could_be_pruned_is_told_by_kind() -> None:
     """Each count of the database is under its own name."""
-    assert prunable(PrunableRow(9, 1, 2, 3, 4, 5, 6, 7, 8, 10)) == Prunable(
+    assert prunable(PrunableRow(9, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11)) == Prunable(
         before_ms=9,
         turns=1,
         source_keys=2,
@@ -138,6 +139,7 @@ def test_what_could_be_pruned_is_told_by_kind() -> None:
         waits=7,
         activity=8,
         records=10,
+        acts=11,
     )
 
 

@@ -86,6 +86,7 @@ async def everything(storage: Storage) -> Made:
     await storage.records.put("notes", "k", b"\xff", session_id="lived in", ttl_ms=10 * HOUR_MS)
     await storage.limits.reserve("api", "ann", rate=Rate(count=1, period_ms=HOUR_MS))
     await storage.limits.take("api", "ann", concurrency=1, fence=lease.fence)
+    await storage.acts.record("ada", "cancel", "x", session_id="deleted")
     await storage.triggers.register(trigger("once"), operation_id="operation")
     report = await storage.occurrences.emit(pressed("reported"))
     await storage.session("t").commit(commit(1, *chain("e", after="c"), session_id="t", turn_id="turn"))

@@ -17,6 +17,7 @@ from lash.model.queue import ClaimedTurn
 from lash.model.wait import CustomIdentity
 from lash.stores.storage import Storage
 from lash.web import Access, console
+from lash.web.access import Visitor
 from tests.factories.process import process, registered
 from tests.factories.session import commit, node, owner, spent
 from tests.factories.trigger import trigger
@@ -49,12 +50,12 @@ class Site:
 @asynccontextmanager
 async def site(
     storage: Storage | lash.App,
-    access: Access | None = Access.ALL,
+    access: Access | Visitor | None = Access.ALL,
     **options: Any,  # noqa: ANN401 (those of console)
 ) -> AsyncIterator[Site]:
     """Serve the console to a client of the same event loop."""
 
-    def check(_request: Request) -> Access | None:
+    def check(_request: Request) -> Access | Visitor | None:
         return access
 
     app = console(storage, access=check, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lash
+from lash.model.act import ActOutcome
 from lash.model.effect import ProcessScope
 from lash.model.process.event import EventType
 from lash.model.queue import TurnInput
@@ -12,6 +13,7 @@ from lash.model.value import JSON, JSONObject
 from lash.model.wait import CustomIdentity, Question, Resolved
 from lash.stores.storage import Storage
 from lash.web import Access
+from lash.web.access import Visitor
 from tests.factories.process import process, registered
 from tests.web.site import fill, site
 
@@ -171,3 +173,15 @@ async def test_attachments_are_downloads(storage: Storage) -> None:
     assert response.headers["content-type"] == "application/octet-stream"
     assert response.headers["content-disposition"].startswith("attachment;")
     assert "sandbox" in response.headers["content-security-policy"]
+
+
+async def test_acts_are_recorded_with_their_visitor(storage: Storage) -> None:
+    """An act has the name of the visitor; a refused one has the class of its error."""
+    await fill(storage, 1)
+    (wait,) = await storage.waits.pending()
+    async with site(storage, Visitor(Access.ALL, "ada")) as visitor:
+        await visitor.post("resolve", {"wait": wait.key_id, "value": '{"approved": true}'})
+        await visitor.post("requeue", {"session": "unknown", "batch": "b"})
+    refused, done = await storage.acts.list()
+    assert (done.by, done.verb, done.target, done.outcome) == ("ada", "resolve", wait.key_id, ActOutcome.DONE)
+    assert (refused.verb, refused.session_id, refused.error) == ("requeue", "unknown", "DeadLetterNotFound")

@@ -7,6 +7,7 @@ from typing import Self
 
 import msgspec
 
+from lash.backend.act import Acts
 from lash.backend.activity import Activities
 from lash.backend.artifact import Artifacts
 from lash.backend.attachment.attachment import Attachments
@@ -35,6 +36,7 @@ from lash.base.seal import PLAIN, Seals
 from lash.model.maintenance import StorageCounts, StorageReport
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
+from lash.stores.act import ActRows
 from lash.stores.activity import ActivityRows
 from lash.stores.artifact import ArtifactRows
 from lash.stores.attachment import AttachmentManifest, ByteStore
@@ -65,6 +67,7 @@ class BackendRows(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of one open database, one port for each noun: everything that a backend adds to the stores."""
 
     activity: ActivityRows
+    acts: ActRows
     artifacts: ArtifactRows
     attachment_bytes: ByteStore
     attachments: AttachmentManifest
@@ -109,6 +112,7 @@ class BackendStorage:
         self.hints = hints
         self.sessions = Sessions(rows.sessions, rules, values, hints)
         self.leases = Leases(rows.leases, hints)
+        self.acts = Acts(rows.acts)
         self.queue = Queue(rows.queue, rows.claims, rows.dead_letters, hints, rules.budget)
         self.activity = Activities(rows.activity, hints)
         self.session_waiter = SharedSessionWaiter(rows.replies, self.activity, hints)

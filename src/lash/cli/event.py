@@ -9,6 +9,7 @@ import click
 
 from lash.cli.command import command, json_argument
 from lash.cli.ids import PROCESS, SESSION
+from lash.cli.operator import operated
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.step import StepLines
@@ -162,13 +163,16 @@ def _lines(event: ProcessEvent) -> Iterator[str]:
 @click.argument("name", metavar="NAME")
 @click.argument("payload", metavar="[JSON]", default="null")
 @click.option("--key", help="The idempotency key: a signal with the same key is sent once.")
-async def signal(shell: Shell, process_id: str, name: str, payload: str, key: str | None) -> None:
+@operated
+async def signal(shell: Shell, process_id: str, name: str, payload: str, key: str | None, by: str) -> None:
     """Send a signal to a process; the payload is JSON, - reads it from standard input."""
     from lash.base.ids import new_id
+    from lash.runtime.acting import acting
 
     value = json_argument(payload)
     async with shell.storage() as storage:
         process_id = await PROCESS.resolve(storage, process_id)
-        sent = await storage.events.signal(process_id, name, signal_id=key or new_id(), payload=value)
+        async with acting(storage, by, "signal", name, process_id=process_id):
+            sent = await storage.events.signal(process_id, name, signal_id=key or new_id(), payload=value)
     said = "was sent before as" if sent.replayed else "is"
     shell.done(f"signal {name} {said} event {sent.event.sequence} of {process_id}", sent)

@@ -23,6 +23,13 @@ def owner_of(session_id: str | None) -> TriggerOwner:
     return HOST if session_id is None else SessionOriginator(scope=AgentScope(session_id=session_id))
 
 
+def session_of(owner: TriggerOwner) -> str | None:
+    """Return the id of the session that owns a trigger or schedule; None if the host owns it."""
+    from lash.model.process.process import SessionOriginator
+
+    return owner.scope.session_id if isinstance(owner, SessionOriginator) else None
+
+
 def owner_text(owner: TriggerOwner) -> str:
     from lash.model.process.process import SessionOriginator
 

@@ -11,6 +11,7 @@ from lash.cli.command import command, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.failure import reason_of
 from lash.cli.ids import PROCESS, SESSION
+from lash.cli.operator import operated
 from lash.cli.shell import Shell
 from lash.cli.table import Column
 from lash.cli.text import age, plain
@@ -151,7 +152,8 @@ def _status(record: ProcessRecord) -> str:
     "--session", "session_id", metavar="SESSION", type=SESSION, help="Cancel the turn of this session instead."
 )
 @click.option("--reason", default="", help="The reason; it is stored.")
-async def cancel(shell: Shell, process_id: str | None, session_id: str | None, reason: str) -> None:
+@operated
+async def cancel(shell: Shell, process_id: str | None, session_id: str | None, reason: str, by: str) -> None:
     """Ask a process, or the current turn of a session, to stop.
 
     It is a durable request: a worker that runs it, now or later, sees it and stops. The input of a cancelled turn is
@@ -161,22 +163,27 @@ async def cancel(shell: Shell, process_id: str | None, session_id: str | None, r
         raise click.UsageError("name a process, or a session with --session")
     async with shell.storage() as storage:
         if process_id is not None:
-            await _cancel_process(shell, storage, await PROCESS.resolve(storage, process_id), reason)
+            await _cancel_process(shell, storage, await PROCESS.resolve(storage, process_id), reason, by)
         elif session_id is not None:
-            await _cancel_turn(shell, storage, await SESSION.resolve(storage, session_id), reason)
+            await _cancel_turn(shell, storage, await SESSION.resolve(storage, session_id), reason, by)
 
 
-async def _cancel_process(shell: Shell, storage: Storage, process_id: str, reason: str) -> None:
+async def _cancel_process(shell: Shell, storage: Storage, process_id: str, reason: str, by: str) -> None:
+    from lash.runtime.acting import acting
+
     record = await storage.processes.get(process_id)
     if record is not None and record.is_terminal:
         raise CommandFailed(exits.CONFLICT, f"process {process_id!r} has already ended: {record.status.value}")
-    record = await storage.processes.request_cancel(process_id, reason=reason)
+    async with acting(storage, by, "cancel", process_id, process_id=process_id):
+        record = await storage.processes.request_cancel(process_id, reason=reason)
     shell.done(f"asked process {process_id} to stop", process_fields(record))
 
 
-async def _cancel_turn(shell: Shell, storage: Storage, session_id: str, reason: str) -> None:
+async def _cancel_turn(shell: Shell, storage: Storage, session_id: str, reason: str, by: str) -> None:
+    from lash.runtime.acting import acting
     from lash.runtime.turns.handle import SessionHandle
 
-    if not await SessionHandle(storage, session_id).cancel(reason):
-        raise CommandFailed(exits.CONFLICT, f"session {session_id!r} has no running turn")
+    async with acting(storage, by, "cancel", session_id, session_id=session_id):
+        if not await SessionHandle(storage, session_id).cancel(reason):
+            raise CommandFailed(exits.CONFLICT, f"session {session_id!r} has no running turn")
     shell.done(f"asked the turn of session {session_id} to stop", {"session_id": session_id, "cancelled": True})

@@ -28,6 +28,7 @@ KINDS: Final = {
     "waits": "resolved waits that belong to nothing",
     "activity": "live activity of idle sessions",
     "records": "expired records",
+    "acts": "what operators did, and who did it",
 }
 """The kinds of rows that can be pruned, in this order."""
 _COLUMNS: Final = (Column("KIND"), Column("ROWS", right=True), Column("WHAT", stretch=True))
@@ -112,6 +113,8 @@ async def _some(storage: Storage, kind: str, before_ms: int) -> int:
             return await storage.triggers.prune_receipts(before_ms=before_ms, limit=_AT_ONCE)
         case "schedules":
             return await storage.schedules.prune_deleted(before_ms=before_ms, limit=_AT_ONCE)
+        case "acts":
+            return await storage.acts.prune(before_ms=before_ms, limit=_AT_ONCE)
         case "records":
             return await storage.records.prune(expired_before_ms=before_ms, limit=_AT_ONCE)
     return await storage.waits.prune(resolved_before_ms=before_ms, limit=_AT_ONCE)

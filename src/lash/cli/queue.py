@@ -12,6 +12,7 @@ from lash.cli.command import Group, command, deletes, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.failure import where
 from lash.cli.ids import DEAD_LETTER, SESSION
+from lash.cli.operator import operated
 from lash.cli.output import json_line
 from lash.cli.session import dead_pages
 from lash.cli.shell import Shell
@@ -223,12 +224,22 @@ def _dead_row(letter: DeadLetter) -> tuple[str, ...]:
 @click.argument("session_id", metavar="SESSION", type=SESSION)
 @click.argument("batch_ids", metavar="[BATCH]...", nargs=-1, type=DEAD_LETTER)
 @click.option("--all", "everything", is_flag=True, help="All dead letters of the session.")
-async def requeue(shell: Shell, session_id: str, batch_ids: tuple[str, ...], everything: bool) -> None:  # noqa: FBT001
+@operated
+async def requeue(
+    shell: Shell,
+    session_id: str,
+    batch_ids: tuple[str, ...],
+    everything: bool,  # noqa: FBT001 (click's)
+    by: str,
+) -> None:
     """Queue dead letters again, after all queued work; recorded steps are not run again."""
+    from lash.runtime.acting import acting
+
     async with shell.storage() as storage:
         session_id = await SESSION.resolve(storage, session_id)
         for batch_id in await _chosen(shell, storage, session_id, batch_ids, everything=everything):
-            batch = await storage.queue.requeue(session_id, batch_id)
+            async with acting(storage, by, "requeue", batch_id, session_id=session_id):
+                batch = await storage.queue.requeue(session_id, batch_id)
             shell.done(f"requeued {batch_id}", batch)
 
 
@@ -242,6 +253,7 @@ async def requeue(shell: Shell, session_id: str, batch_ids: tuple[str, ...], eve
 @click.argument("batch_ids", metavar="[BATCH]...", nargs=-1, type=DEAD_LETTER)
 @click.option("--all", "everything", is_flag=True, help="All dead letters of the session.")
 @deletes
+@operated
 async def discard(
     shell: Shell,
     session_id: str,
@@ -249,8 +261,11 @@ async def discard(
     everything: bool,  # noqa: FBT001 (click's)
     dry_run: bool,  # noqa: FBT001 (click's)
     yes: bool,  # noqa: FBT001 (click's)
+    by: str,
 ) -> None:
     """Delete dead letters permanently."""
+    from lash.runtime.acting import acting
+
     async with shell.storage() as storage:
         session_id = await SESSION.resolve(storage, session_id)
         chosen = await _chosen(shell, storage, session_id, batch_ids, everything=everything)
@@ -262,7 +277,8 @@ async def discard(
         if chosen:
             shell.confirm(f"Discard {plural(len(chosen), 'dead letter')} permanently?", yes=yes)
         for batch_id in chosen:
-            gone = await storage.queue.discard(session_id, batch_id)
+            async with acting(storage, by, "discard", batch_id, session_id=session_id):
+                gone = await storage.queue.discard(session_id, batch_id)
             fields = {"session_id": session_id, "batch_id": batch_id, "discarded": gone}
             shell.done(f"discarded {batch_id}", fields)
 

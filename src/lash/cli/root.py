@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "records": "lash.cli.record:records",
     "leases": "lash.cli.lease:leases",
     "limits": "lash.cli.limit:limits",
+    "acts": "lash.cli.act:acts",
     "usage": "lash.cli.usage:usage",
     "counts": "lash.cli.counts:counts",
     "db": "lash.cli.maintenance:db",

@@ -11,7 +11,8 @@ from lash.cli import exits, pages
 from lash.cli.command import Group, command, deletes, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.ids import SCHEDULE, SESSION
-from lash.cli.owner import find_owner, owner_of, owner_text
+from lash.cli.operator import operated
+from lash.cli.owner import find_owner, owner_of, owner_text, session_of
 from lash.cli.shell import Shell
 from lash.cli.table import Column
 from lash.cli.text import age, plain, plural
@@ -139,11 +140,15 @@ def _fields(listed: _Listed) -> object:
 @command("enable", "lash schedules enable digest", group=schedules)
 @click.argument("key", metavar="KEY", type=SCHEDULE)
 @_SESSION_OPTION
-async def enable(shell: Shell, key: str, session_id: str | None) -> None:
+@operated
+async def enable(shell: Shell, key: str, session_id: str | None, by: str) -> None:
     """Enable a schedule from now on; ticks while it was disabled are not emitted."""
+    from lash.runtime.acting import acting
+
     async with shell.storage() as storage:
         schedule = await _found(storage, key, session_id)
-        changed = await storage.schedules.enable(schedule.owner, schedule.key, revision=schedule.revision)
+        async with acting(storage, by, "enable-schedule", schedule.key, session_id=session_of(schedule.owner)):
+            changed = await storage.schedules.enable(schedule.owner, schedule.key, revision=schedule.revision)
         state = _state(changed, await _sources(storage))
     rest = "" if state == "enabled" else f", but ticks start nothing: {state}; see lash triggers ls --source cron"
     shell.done(f"{schedule.key} is enabled{rest}", changed)
@@ -152,27 +157,34 @@ async def enable(shell: Shell, key: str, session_id: str | None) -> None:
 @command("disable", "lash schedules disable digest", group=schedules)
 @click.argument("key", metavar="KEY", type=SCHEDULE)
 @_SESSION_OPTION
-async def disable(shell: Shell, key: str, session_id: str | None) -> None:
+@operated
+async def disable(shell: Shell, key: str, session_id: str | None, by: str) -> None:
     """Disable a schedule, also for apps that declare it and start later; running processes go on."""
+    from lash.runtime.acting import acting
+
     async with shell.storage() as storage:
         schedule = await _found(storage, key, session_id)
-        changed = await storage.schedules.disable(schedule.owner, schedule.key, revision=schedule.revision)
+        async with acting(storage, by, "disable-schedule", schedule.key, session_id=session_of(schedule.owner)):
+            changed = await storage.schedules.disable(schedule.owner, schedule.key, revision=schedule.revision)
     shell.done(f"{schedule.key} is disabled", changed)
 
 
 @command("run", "lash schedules run digest", group=schedules, names=True)
 @click.argument("key", metavar="KEY", type=SCHEDULE)
 @_SESSION_OPTION
-async def run_now(shell: Shell, key: str, session_id: str | None) -> None:
+@operated
+async def run_now(shell: Shell, key: str, session_id: str | None, by: str) -> None:
     """Emit a tick of a schedule now, enabled or not, and show what it started; the next tick stays as it is.
 
     Exits with code 1 if a delivery was rejected.
     """
     from lash.plan.trigger.schedule import tick_occurrence
+    from lash.runtime.acting import acting
 
     async with shell.storage() as storage:
         schedule = await _found(storage, key, session_id)
-        report = await storage.occurrences.emit(tick_occurrence(schedule, time.time_ns() // 1_000_000))
+        async with acting(storage, by, "run-schedule", schedule.key, session_id=session_of(schedule.owner)):
+            report = await storage.occurrences.emit(tick_occurrence(schedule, time.time_ns() // 1_000_000))
     show_report(shell, report)
 
 
@@ -180,8 +192,18 @@ async def run_now(shell: Shell, key: str, session_id: str | None) -> None:
 @click.argument("key", metavar="KEY", type=SCHEDULE)
 @_SESSION_OPTION
 @deletes
-async def remove(shell: Shell, key: str, session_id: str | None, dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
+@operated
+async def remove(
+    shell: Shell,
+    key: str,
+    session_id: str | None,
+    dry_run: bool,  # noqa: FBT001 (click's)
+    yes: bool,  # noqa: FBT001 (click's)
+    by: str,
+) -> None:
     """Remove a schedule and the trigger that was declared with it; an app that declares both creates them again."""
+    from lash.runtime.acting import acting
+
     async with shell.storage() as storage:
         schedule = await _found(storage, key, session_id)
         key = schedule.key
@@ -192,9 +214,10 @@ async def remove(shell: Shell, key: str, session_id: str | None, dry_run: bool, 
         fields = {"key": key, "removed": not dry_run, "trigger": trigger is not None}
         if not dry_run:
             shell.confirm(f"Remove {what} permanently?", yes=yes)
-            await storage.schedules.delete(schedule.owner, key, revision=schedule.revision)
-            if trigger is not None:
-                await storage.triggers.delete(schedule.owner, key, revision=trigger.revision)
+            async with acting(storage, by, "delete-schedule", key, session_id=session_of(schedule.owner)):
+                await storage.schedules.delete(schedule.owner, key, revision=schedule.revision)
+                if trigger is not None:
+                    await storage.triggers.delete(schedule.owner, key, revision=trigger.revision)
     shell.done(f"{'would remove' if dry_run else 'removed'} {what}", fields)
 
 

@@ -9,6 +9,7 @@ import click
 from lash.cli import pages
 from lash.cli.command import Group, command, deletes, label_dict, limited
 from lash.cli.ids import SESSION
+from lash.cli.operator import operated
 from lash.cli.output import Piece, json_line, one_line
 from lash.cli.shell import Shell
 from lash.cli.table import Column
@@ -376,11 +377,15 @@ def _described(node: Node, room: int | None) -> str:
 @click.argument("new", metavar="NEW")
 @click.option("--node", "node_id", metavar="NODE", help="Continue from this node.  [default: the head's]")
 @click.option("--name", help="The name of the new session.")
-async def fork(shell: Shell, source: str, new: str, node_id: str | None, name: str | None) -> None:
+@operated
+async def fork(shell: Shell, source: str, new: str, node_id: str | None, name: str | None, by: str) -> None:
     """Create a session NEW that continues from a node of SOURCE; later changes of either are invisible to the other."""
+    from lash.runtime.acting import acting
+
     async with shell.storage() as storage:
         source = await SESSION.resolve(storage, source)
-        made = await storage.sessions.fork(source, new, node_id=node_id, name=name)
+        async with acting(storage, by, "fork", new, session_id=source):
+            made = await storage.sessions.fork(source, new, node_id=node_id, name=name)
     said = f"forked {source} as {new}" if made.created else f"{new} is already a fork of {source}"
     shell.done(said, made, new)
 
@@ -388,11 +393,20 @@ async def fork(shell: Shell, source: str, new: str, node_id: str | None, name: s
 @command("rm", "lash sessions rm support-42 --dry-run", "lash sessions rm support-42 --yes", group=sessions)
 @click.argument("session_ids", metavar="SESSION...", nargs=-1, required=True, type=SESSION)
 @deletes
-async def remove(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes: bool) -> None:  # noqa: FBT001 (click's)
+@operated
+async def remove(
+    shell: Shell,
+    session_ids: tuple[str, ...],
+    dry_run: bool,  # noqa: FBT001 (click's)
+    yes: bool,  # noqa: FBT001 (click's)
+    by: str,
+) -> None:
     """Delete sessions with all they own: nodes, checkpoints, queued work, attachments, triggers and schedules.
 
     Forks of them stay whole, and processes that they started go on.
     """
+    from lash.runtime.acting import acting
+
     async with shell.storage() as storage:
         wanted = await SESSION.resolve_all(storage, session_ids)
         if dry_run:
@@ -401,7 +415,8 @@ async def remove(shell: Shell, session_ids: tuple[str, ...], dry_run: bool, yes:
             return
         shell.confirm(f"Delete {plural(len(wanted), 'session')} ({_named(wanted)}) permanently?", yes=yes)
         for session_id in wanted:
-            deleted = await storage.sessions.delete(session_id)
+            async with acting(storage, by, "delete", session_id, session_id=session_id):
+                deleted = await storage.sessions.delete(session_id)
             said = f"deleted {session_id}" if deleted else f"{session_id} was deleted meanwhile"
             shell.done(said, {"session_id": session_id, "deleted": deleted})
 

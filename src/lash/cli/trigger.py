@@ -10,7 +10,8 @@ from lash.cli import exits, pages
 from lash.cli.command import Group, command, json_argument, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.ids import SESSION, TRIGGER
-from lash.cli.owner import find_owner, owner_text
+from lash.cli.operator import operated
+from lash.cli.owner import find_owner, owner_text, session_of
 from lash.cli.shell import Shell
 from lash.cli.table import Column
 from lash.cli.text import age, plural
@@ -159,24 +160,30 @@ def _delivery_row(delivery: TriggerDelivery) -> tuple[str, ...]:
 @command("enable", "lash triggers enable on-paid", group=triggers)
 @click.argument("key", metavar="KEY", type=TRIGGER)
 @_SESSION_OPTION
-async def enable(shell: Shell, key: str, session_id: str | None) -> None:
+@operated
+async def enable(shell: Shell, key: str, session_id: str | None, by: str) -> None:
     """Enable a trigger: occurrences start processes again."""
-    await _switch(shell, key, session_id, on=True)
+    await _switch(shell, key, session_id, by, on=True)
 
 
 @command("disable", "lash triggers disable on-paid", group=triggers)
 @click.argument("key", metavar="KEY", type=TRIGGER)
 @_SESSION_OPTION
-async def disable(shell: Shell, key: str, session_id: str | None) -> None:
+@operated
+async def disable(shell: Shell, key: str, session_id: str | None, by: str) -> None:
     """Disable a trigger: occurrences start nothing; running processes go on."""
-    await _switch(shell, key, session_id, on=False)
+    await _switch(shell, key, session_id, by, on=False)
 
 
-async def _switch(shell: Shell, key: str, session_id: str | None, *, on: bool) -> None:
+async def _switch(shell: Shell, key: str, session_id: str | None, by: str, *, on: bool) -> None:
+    from lash.runtime.acting import acting
+
     async with shell.storage() as storage:
         known = await _found(storage, key, session_id)
         change = storage.triggers.enable if on else storage.triggers.disable
-        changed = await change(known.owner, known.key, revision=known.revision)
+        verb = "enable-trigger" if on else "disable-trigger"
+        async with acting(storage, by, verb, known.key, session_id=session_of(known.owner)):
+            changed = await change(known.owner, known.key, revision=known.revision)
     shell.done(f"{known.key} is {'enabled' if on else 'disabled'}", changed)
 
 

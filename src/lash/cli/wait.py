@@ -12,6 +12,7 @@ from lash.cli import exits, pages
 from lash.cli.command import Group, command, json_argument, limited
 from lash.cli.exits import CommandFailed
 from lash.cli.ids import PROCESS, WAIT
+from lash.cli.operator import operated
 from lash.cli.output import json_line
 from lash.cli.shell import Shell
 from lash.cli.table import Column
@@ -99,7 +100,8 @@ def identity_text(identity: WaitIdentity) -> str:
 )
 @click.argument("wait", metavar="WAIT", type=WAIT)
 @click.argument("value", metavar="[JSON]", default="null")
-async def resolve(shell: Shell, wait: str, value: str) -> None:
+@operated
+async def resolve(shell: Shell, wait: str, value: str, by: str) -> None:
     """Resolve a wait, by its id from `lash waits ls` or by its signed key; the first resolution wins.
 
     WAIT - reads it from standard input, which keeps a key out of the list of processes. Exits with code 3 if the wait
@@ -111,7 +113,7 @@ async def resolve(shell: Shell, wait: str, value: str) -> None:
     if wait == "-" and value == "-":
         raise click.UsageError("only one of the wait and the value can come from standard input")
     name = _given(wait)
-    await _settle(shell, name, Resolved(value=json_argument(value, "the value")), "resolved")
+    await _settle(shell, name, Resolved(value=json_argument(value, "the value")), "resolve", by)
 
 
 @command(
@@ -122,30 +124,39 @@ async def resolve(shell: Shell, wait: str, value: str) -> None:
 @click.argument("wait", metavar="WAIT", type=WAIT)
 @click.option("--code", default="rejected", show_default=True, help="The code of the error.")
 @click.option("--message", default="", help="The message of the error.")
-async def reject(shell: Shell, wait: str, code: str, message: str) -> None:
+@operated
+async def reject(shell: Shell, wait: str, code: str, message: str, by: str) -> None:
     """Resolve a wait with an error: the waiting process gets WaitRejected. WAIT is that of `lash waits resolve`."""
     from lash.model.wait import Rejected
 
-    await _settle(shell, _given(wait), Rejected(code=code, message=message), "rejected")
+    await _settle(shell, _given(wait), Rejected(code=code, message=message), "reject", by)
 
 
 def _given(wait: str) -> str:
     return sys.stdin.read().strip() if wait == "-" else wait
 
 
-async def _settle(shell: Shell, wait: str, resolution: Resolution, done: str) -> None:
+async def _settle(shell: Shell, wait: str, resolution: Resolution, verb: str, by: str) -> None:
+    from lash.model.scope import scope_process_id, scope_session_id
     from lash.model.wait import AlreadyResolved, UnknownOrRevoked
+    from lash.runtime.acting import acting
 
     async with shell.storage() as storage:
         name = await WAIT.match(storage, wait) if _BEGINNING.fullmatch(wait) else wait
         if _BEGINNING.fullmatch(name) and not _ID.fullmatch(name):
             raise CommandFailed(exits.NOT_FOUND, _UNKNOWN)
-        settle = storage.waits.resolve_id if _ID.fullmatch(name) else storage.waits.resolve
-        answer = await settle(name, resolution)
-    if isinstance(answer, UnknownOrRevoked):
-        raise CommandFailed(exits.NOT_FOUND, _UNKNOWN)
-    if isinstance(answer, AlreadyResolved):
-        if shell.json:
-            shell.value(answer)
-        raise CommandFailed(exits.CONFLICT, f"the wait was already resolved: {json_line(answer.terminal)}")
-    shell.done(done, answer)
+        is_id = _ID.fullmatch(name) is not None
+        opened = await (storage.waits.get_id(name) if is_id else storage.waits.get(name))
+        # The key is a secret, so only the id is recorded; a wait that was not opened yet has none.
+        target = "unopened" if opened is None else opened.key_id
+        session_id = None if opened is None else scope_session_id(opened.scope)
+        process_id = None if opened is None else scope_process_id(opened.scope)
+        async with acting(storage, by, verb, target, session_id=session_id, process_id=process_id):
+            answer = await (storage.waits.resolve_id if is_id else storage.waits.resolve)(name, resolution)
+            if isinstance(answer, UnknownOrRevoked):
+                raise CommandFailed(exits.NOT_FOUND, _UNKNOWN)
+            if isinstance(answer, AlreadyResolved):
+                if shell.json:
+                    shell.value(answer)
+                raise CommandFailed(exits.CONFLICT, f"the wait was already resolved: {json_line(answer.terminal)}")
+    shell.done("resolved" if verb == "resolve" else "rejected", answer)

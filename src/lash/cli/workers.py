@@ -10,6 +10,7 @@ from lash.cli import exits
 from lash.cli.command import Group, command
 from lash.cli.exits import CommandFailed
 from lash.cli.ids import WORKER
+from lash.cli.operator import operated
 from lash.cli.shell import Shell
 from lash.cli.table import Column
 from lash.cli.text import age, plain
@@ -68,16 +69,20 @@ async def list_workers(shell: Shell) -> None:
 
 @command("drain", "lash workers drain worker-1", group=workers)
 @click.argument("worker_id", metavar="WORKER", type=WORKER)
-async def drain(shell: Shell, worker_id: str) -> None:
+@operated
+async def drain(shell: Shell, worker_id: str, by: str) -> None:
     """Let a worker take nothing new; it finishes what it runs, however long that takes, and exits.
 
     The worker is woken and stops taking work at once. `lash worker drain` does the same. Exits with code 3 if the
     worker is unknown.
     """
+    from lash.runtime.acting import acting
+
     async with shell.storage() as storage:
         worker_id = await WORKER.match(storage, worker_id)
-        if not await storage.workers.drain(worker_id):
-            raise CommandFailed(exits.NOT_FOUND, f"unknown worker {worker_id}; see lash workers ls")
+        async with acting(storage, by, "drain", worker_id):
+            if not await storage.workers.drain(worker_id):
+                raise CommandFailed(exits.NOT_FOUND, f"unknown worker {worker_id}; see lash workers ls")
     shell.done(f"draining {worker_id}; it stops when nothing runs", {"worker_id": worker_id, "status": "draining"})
 
 

@@ -83,6 +83,8 @@ class Prunable(Value, frozen=True, kw_only=True):
     activity: Count = 0
     records: Count = 0
     """Expired records."""
+    acts: Count = 0
+    """Acts of operators."""
 
 
 class NounSize(Value, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from lash.base.compression import BlobRef as BlobRef
 from lash.base.compression import Compression as Compression
+from lash.model.act import Act as Act
+from lash.model.act import ActOutcome as ActOutcome
 from lash.model.activity import Activity as Activity
 from lash.model.activity import ActivityDraft as ActivityDraft
 from lash.model.activity import ActivityPage as ActivityPage

@@ -79,6 +79,7 @@ _NOUNS: Final = {
     "lash_limits": "limit",
     "lash_limit_lines": "limit",
     "lash_limit_places": "limit",
+    "lash_acts": "act",
 }
 
 
@@ -140,6 +141,7 @@ class PrunableRow(msgspec.Struct, frozen=True, array_like=True):
     waits: int
     activity: int
     records: int
+    acts: int
 
 
 class CountsRow(msgspec.Struct, frozen=True, array_like=True):

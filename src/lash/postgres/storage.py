@@ -20,6 +20,7 @@ from lash.postgres.engine.room import ConnectionUse
 from lash.postgres.epoch import check_epoch
 from lash.postgres.hints import PostgresHints
 from lash.postgres.process_batches import ProcessBatches
+from lash.postgres.rows.act import PostgresActRows
 from lash.postgres.rows.activity import PostgresActivityRows
 from lash.postgres.rows.artifact import PostgresArtifactRows
 from lash.postgres.rows.attachment import PostgresAttachmentManifest, PostgresBytes
@@ -132,6 +133,7 @@ def _rows(database: Database, cache: ProcessCache, attachment_bytes: ByteStore) 
     database.when_disconnected(cache.clear)
     return BackendRows(
         activity=PostgresActivityRows(database, feed),
+        acts=PostgresActRows(database),
         artifacts=PostgresArtifactRows(database),
         attachment_bytes=attachment_bytes,
         attachments=PostgresAttachmentManifest(database),

@@ -18,6 +18,7 @@ from lash.plan.session.commit import CommitRules
 from lash.sqlite.engine.database import Database
 from lash.sqlite.engine.options import SQLiteOptions, StatementHook
 from lash.sqlite.hints import SQLiteHints
+from lash.sqlite.rows.act import SQLiteActRows
 from lash.sqlite.rows.activity import SQLiteActivityRows
 from lash.sqlite.rows.artifact import SQLiteArtifactRows
 from lash.sqlite.rows.attachment import SQLiteAttachmentManifest, SQLiteBytes
@@ -108,6 +109,7 @@ class SQLiteStorage(BackendStorage):
 def _rows(database: Database, attachment_bytes: ByteStore) -> BackendRows:
     return BackendRows(
         activity=SQLiteActivityRows(database),
+        acts=SQLiteActRows(database),
         artifacts=SQLiteArtifactRows(database),
         attachment_bytes=attachment_bytes,
         attachments=SQLiteAttachmentManifest(database),

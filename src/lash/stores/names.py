@@ -1,5 +1,6 @@
 """The public Protocols: what ``lash.stores`` exports. They are loaded together when the first one is used."""
 
+from lash.stores.act import ActStore as ActStore
 from lash.stores.activity import ActivityStore as ActivityStore
 from lash.stores.artifact import ArtifactStore as ArtifactStore
 from lash.stores.attachment import AttachmentStore as AttachmentStore

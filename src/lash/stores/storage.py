@@ -7,6 +7,7 @@ from typing import Protocol, Self
 
 from lash.model.maintenance import StorageCounts, StorageReport
 from lash.model.session.session import Durability
+from lash.stores.act import ActStore
 from lash.stores.activity import ActivityStore
 from lash.stores.artifact import ArtifactStore
 from lash.stores.attachment import AttachmentStore
@@ -57,6 +58,11 @@ class Storage(Protocol):
 
     @property
     def queue(self) -> QueueStore: ...
+
+    @property
+    def acts(self) -> ActStore:
+        """What operators did, and who did it."""
+        ...
 
     @property
     def limits(self) -> LimitStore:

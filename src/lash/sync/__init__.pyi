@@ -12,6 +12,7 @@ from lash.base.clock import Clock
 from lash.base.compression import BlobRef, Compression
 from lash.base.seal import Sealer
 from lash.connect.open import OpenOptions
+from lash.model.act import Act
 from lash.model.activity import ActivityDraft, ActivityPage, ObserveCursor, Observed, SeenChanges
 from lash.model.artifact import ArtifactPage, ArtifactRef, ProcessEnvironment
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, StoredAttachment, SweepReport
@@ -125,6 +126,7 @@ from lash.stores.waiter import SessionWaiter
 from lash.sync.stream import Stream as Stream
 
 __all__ = [
+    "ActStore",
     "ActivityStore",
     "App",
     "ArtifactStore",
@@ -164,6 +166,40 @@ A = TypeVar("A", bound=Callable[[Turn], Awaitable[object]])
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+class ActStore:
+    """What operators did, and who did it. `lash.runtime.acting.acting` records an act around any call.
+
+    Acts belong to the storage: they outlive the sessions and processes that they concern, until they are pruned.
+    """
+    def record(
+        self, by: str, verb: str, target: str, *, session_id: str | None = None, process_id: str | None = None
+    ) -> Act:
+        """Record an act before it is done, so that no act is missed; it has no outcome yet. Not idempotent.
+
+        ``session_id`` or ``process_id`` names what the target belongs to; neither has to exist.
+        """
+    def settle(self, act_id: str, *, error: str | None = None) -> bool:
+        """Record that an act was done, or the class of the error with which it was refused; the first outcome stands.
+
+        Returns False if there is no such act without an outcome.
+        """
+    def list(
+        self,
+        *,
+        by: str | None = None,
+        session_id: str | None = None,
+        process_id: str | None = None,
+        limit: int = 100,
+        after: int | None = None,
+    ) -> tuple[Act, ...]:
+        """Return at most ``limit`` acts, the last first: of all, of an operator, about a session or about a process.
+
+        ``after`` is the position of the last act of the previous page. A page with fewer than ``limit`` is the last.
+        Its cost does not grow with the number of acts. Raises InvalidInput if a session and a process are named.
+        """
+    def prune(self, *, before_ms: int, limit: int = 1000) -> int:
+        """Remove at most ``limit`` acts from before a moment, the oldest first, and return how many."""
 
 class ActivityStore:
     """The live activity of the sessions of a storage: best effort, kept for a while, and never part of history.
@@ -1665,6 +1701,9 @@ class Storage:
     def maintenance(self) -> Maintenance: ...
     @property
     def queue(self) -> QueueStore: ...
+    @property
+    def acts(self) -> ActStore:
+        """What operators did, and who did it."""
     @property
     def limits(self) -> LimitStore:
         """How often steps may start, by name."""

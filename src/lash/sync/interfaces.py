@@ -3,6 +3,7 @@
 from typing import Final
 
 INTERFACES: Final = {
+    "ActStore": "lash.stores.act",
     "ActivityStore": "lash.stores.activity",
     "App": "lash.runtime.app",
     "ArtifactStore": "lash.stores.artifact",

@@ -11,7 +11,9 @@ from lash.cli.owner import owner_of
 from lash.cli.text import plural
 from lash.errors import DeadLetterNotFound, InvalidInput
 from lash.model.queue import DeadLetter
-from lash.model.wait import Accepted, AlreadyResolved, Rejected, Resolution, Resolved
+from lash.model.scope import scope_process_id, scope_session_id
+from lash.model.wait import Accepted, AlreadyResolved, Rejected, Resolution, Resolved, WaitRecord
+from lash.runtime.acting import acting
 from lash.runtime.turns.handle import SessionHandle
 from lash.stores.storage import Storage
 from lash.web.answer import answer_of
@@ -45,70 +47,76 @@ def _number(fields: Fields, name: str) -> int:
     return int(text)
 
 
-async def send(storage: Storage, fields: Fields, _by: str) -> Done:
+async def send(storage: Storage, fields: Fields, by: str) -> Done:
     """Send a message; a form that is submitted twice sends it once."""
     session_id = _required(fields, "session")
     agent = fields.get("agent") or None
-    await SessionHandle(storage, session_id, agent=agent).send(_required(fields, "text"), key=_required(fields, "key"))
+    text, key = _required(fields, "text"), _required(fields, "key")
+    async with acting(storage, by, "send", key, session_id=session_id):
+        await SessionHandle(storage, session_id, agent=agent).send(text, key=key)
     return Done("sent", "session", {"id": session_id})
 
 
-async def fork(storage: Storage, fields: Fields, _by: str) -> Done:
+async def fork(storage: Storage, fields: Fields, by: str) -> Done:
     """Fork a session at a message."""
     session_id, node_id = _required(fields, "session"), _required(fields, "node")
     forked_id = fields.get("new_id", "").strip() or f"{session_id}-{new_id()[-8:]}"
-    await storage.sessions.fork(session_id, forked_id, node_id=node_id)
+    async with acting(storage, by, "fork", forked_id, session_id=session_id):
+        await storage.sessions.fork(session_id, forked_id, node_id=node_id)
     return Done(f"forked from {session_id}", "session", {"id": forked_id})
 
 
 async def cancel_turn(storage: Storage, fields: Fields, by: str) -> Done:
     session_id, batch_id = _required(fields, "session"), fields.get("batch") or None
-    found = await SessionHandle(storage, session_id).cancel(f"cancelled by {by}", batch_id=batch_id)
+    found = await _cancel(storage, session_id, batch_id, by)
     return Done("asked it to stop" if found else "nothing was running", "session", {"id": session_id})
 
 
 async def cancel_process(storage: Storage, fields: Fields, by: str) -> Done:
     process_id = _required(fields, "process")
-    await storage.processes.request_cancel(process_id, reason=f"cancelled by {by}")
+    async with acting(storage, by, "cancel", process_id, process_id=process_id):
+        await storage.processes.request_cancel(process_id, reason=f"cancelled by {by}")
     return Done("asked it to stop", "process", {"id": process_id})
 
 
-async def signal(storage: Storage, fields: Fields, _by: str) -> Done:
+async def signal(storage: Storage, fields: Fields, by: str) -> Done:
     """Send a signal to a process; a form that is submitted twice sends it once."""
     process_id, name = _required(fields, "process"), _required(fields, "name")
     payload = json_of(fields.get("payload", ""), "the payload")
-    await storage.events.signal(process_id, name, signal_id=_required(fields, "key"), payload=payload)
+    key = _required(fields, "key")
+    async with acting(storage, by, "signal", name, process_id=process_id):
+        await storage.events.signal(process_id, name, signal_id=key, payload=payload)
     return Done(f"sent signal {name}", "process", {"id": process_id})
 
 
-async def requeue(storage: Storage, fields: Fields, _by: str) -> Done:
+async def requeue(storage: Storage, fields: Fields, by: str) -> Done:
     session_id, batch_id = _required(fields, "session"), _required(fields, "batch")
-    await storage.queue.requeue(session_id, batch_id)
+    await _requeue(storage, session_id, batch_id, by)
     return Done("queued it again", "queue", {"show": "dead"})
 
 
-async def discard(storage: Storage, fields: Fields, _by: str) -> Done:
+async def discard(storage: Storage, fields: Fields, by: str) -> Done:
     session_id, batch_id = _required(fields, "session"), _required(fields, "batch")
-    gone = await storage.queue.discard(session_id, batch_id)
+    gone = await _discard(storage, session_id, batch_id, by)
     return Done("discarded it" if gone else "it was gone already", "queue", {"show": "dead"})
 
 
-async def requeue_all(storage: Storage, fields: Fields, _by: str) -> Done:
+async def requeue_all(storage: Storage, fields: Fields, by: str) -> Done:
     """Queue every dead letter again that the check counted."""
     done = 0
     for letter in await _counted_letters(storage, fields):
         # Another operator may have dealt with one of them meanwhile.
         with contextlib.suppress(DeadLetterNotFound):
-            await storage.queue.requeue(letter.batch.session_id, letter.batch.batch_id)
+            await _requeue(storage, letter.batch.session_id, letter.batch.batch_id, by)
             done += 1
     return Done(f"queued {plural(done, 'message')} again", "queue", _dead_list(fields))
 
 
-async def discard_all(storage: Storage, fields: Fields, _by: str) -> Done:
+async def discard_all(storage: Storage, fields: Fields, by: str) -> Done:
     """Discard every dead letter that the check counted."""
     done = 0
     for letter in await _counted_letters(storage, fields):
-        done += await storage.queue.discard(letter.batch.session_id, letter.batch.batch_id)
+        done += await _discard(storage, letter.batch.session_id, letter.batch.batch_id, by)
     return Done(f"discarded {plural(done, 'message')}", "queue", _dead_list(fields))
 
 
@@ -118,8 +126,7 @@ async def cancel_all(storage: Storage, fields: Fields, by: str) -> Done:
     for item in await matching_queued(storage, prefix, state):
         batch = item.batch
         if batch.seq <= last:
-            handle = SessionHandle(storage, batch.session_id)
-            done += await handle.cancel(f"cancelled by {by}", batch_id=batch.batch_id)
+            done += await _cancel(storage, batch.session_id, batch.batch_id, by)
     return Done(f"cancelled {plural(done, 'message')}", "queue", {"prefix": prefix, "state": state})
 
 
@@ -129,42 +136,66 @@ async def _counted_letters(storage: Storage, fields: Fields) -> list[DeadLetter]
     return [each for each in await matching_letters(storage, fields.get("prefix", "")) if each.position <= last]
 
 
+async def _cancel(storage: Storage, session_id: str, batch_id: str | None, by: str) -> bool:
+    async with acting(storage, by, "cancel", batch_id or session_id, session_id=session_id):
+        return await SessionHandle(storage, session_id).cancel(f"cancelled by {by}", batch_id=batch_id)
+
+
+async def _requeue(storage: Storage, session_id: str, batch_id: str, by: str) -> None:
+    async with acting(storage, by, "requeue", batch_id, session_id=session_id):
+        await storage.queue.requeue(session_id, batch_id)
+
+
+async def _discard(storage: Storage, session_id: str, batch_id: str, by: str) -> bool:
+    async with acting(storage, by, "discard", batch_id, session_id=session_id):
+        return await storage.queue.discard(session_id, batch_id)
+
+
 def _dead_list(fields: Fields) -> Mapping[str, str]:
     return {"show": "dead", "prefix": fields.get("prefix", "")}
 
 
-async def resolve(storage: Storage, fields: Fields, _by: str) -> Done:
+async def resolve(storage: Storage, fields: Fields, by: str) -> Done:
     """Answer a wait; an answer that does not match the schema of its question is refused."""
     wait_id = _required(fields, "wait")
     wait = await storage.waits.get_id(wait_id)
     schema = None if wait is None or wait.ask is None else wait.ask.schema
-    return await _settle(storage, wait_id, Resolved(value=answer_of(fields, schema)))
+    return await _settle(storage, wait, Resolved(value=answer_of(fields, schema)), by)
 
 
 async def reject(storage: Storage, fields: Fields, by: str) -> Done:
     message = fields.get("message", "").strip() or f"rejected by {by}"
-    return await _settle(storage, _required(fields, "wait"), Rejected(code="rejected", message=message))
+    wait = await storage.waits.get_id(_required(fields, "wait"))
+    return await _settle(storage, wait, Rejected(code="rejected", message=message), by)
 
 
-async def _settle(storage: Storage, wait_id: str, resolution: Resolution) -> Done:
-    answer = await storage.waits.resolve_id(wait_id, resolution)
+async def _settle(storage: Storage, wait: WaitRecord | None, resolution: Resolution, by: str) -> Done:
+    if wait is None:
+        return Done("the wait is unknown or was revoked", "inbox", {})
+    verb, process_id = "resolve" if isinstance(resolution, Resolved) else "reject", scope_process_id(wait.scope)
+    async with acting(storage, by, verb, wait.key_id, session_id=scope_session_id(wait.scope), process_id=process_id):
+        answer = await storage.waits.resolve_id(wait.key_id, resolution)
     if isinstance(answer, Accepted):
         return Done("answered", "inbox", {})
     text = "it was answered before" if isinstance(answer, AlreadyResolved) else "the wait is unknown or was revoked"
     return Done(text, "inbox", {})
 
 
-async def drain(storage: Storage, fields: Fields, _by: str) -> Done:
-    found = await storage.workers.drain(_required(fields, "worker"))
+async def drain(storage: Storage, fields: Fields, by: str) -> Done:
+    worker_id = _required(fields, "worker")
+    async with acting(storage, by, "drain", worker_id):
+        found = await storage.workers.drain(worker_id)
     return Done("it takes nothing new" if found else "the worker is gone", "workers", {})
 
 
-async def set_schedule(storage: Storage, fields: Fields, _by: str) -> Done:
+async def set_schedule(storage: Storage, fields: Fields, by: str) -> Done:
     """Enable or disable a schedule; a form about an older revision is refused by the storage."""
-    owner, key = owner_of(fields.get("session") or None), _required(fields, "schedule")
-    change = storage.schedules.enable if fields.get("enable") == "yes" else storage.schedules.disable
-    await change(owner, key, revision=_number(fields, "revision"))
-    return Done("enabled" if fields.get("enable") == "yes" else "disabled", "triggers", {})
+    session_id, key = fields.get("session") or None, _required(fields, "schedule")
+    revision, on = _number(fields, "revision"), fields.get("enable") == "yes"
+    change = storage.schedules.enable if on else storage.schedules.disable
+    async with acting(storage, by, "enable-schedule" if on else "disable-schedule", key, session_id=session_id):
+        await change(owner_of(session_id), key, revision=revision)
+    return Done("enabled" if on else "disabled", "triggers", {})
 
 
 ACTS: Final[Mapping[str, Act]] = {

@@ -47,6 +47,7 @@ MIGRATIONS = (
     "0030_wait_questions",
     "0031_limit_places",
     "0032_relatives",
+    "0033_acts",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

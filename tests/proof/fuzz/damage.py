@@ -208,6 +208,8 @@ FREE: Final = frozenset(
         *("lash_limit_lines.check_at_ms", "lash_limit_lines.used_at_ms", "lash_limit_places.name"),
         *("lash_limit_places.key", "lash_limit_places.holder", "lash_limit_places.place", "lash_limit_places.state"),
         *("lash_limit_places.fencing", "lash_limit_places.until_ms", "lash_limit_places.since_ms"),
+        *("lash_acts.operator", "lash_acts.verb", "lash_acts.target", "lash_acts.session_id", "lash_acts.process_id"),
+        *("lash_acts.at_ms", "lash_acts.error", "lash_acts.outcome", "lash_acts.act_id", "lash_acts.position"),
         # Keys to which nothing else refers.
         *("lash_turns.turn_id", "lash_trigger_receipts.operation_id", "lash_process_events.replay_key"),
         *("lash_dead_letters.batch_id", "lash_trigger_subscriptions.subscription_id", "lash_activity_tails.epoch"),
@@ -244,7 +246,7 @@ REMOVABLE: Final = frozenset(
     {
         *("lash_activity", "lash_artifacts", "lash_attachments", "lash_dead_letters", "lash_grants", "lash_schedules"),
         *("lash_records", "lash_trigger_receipts", "lash_trigger_subscriptions", "lash_turns", "lash_wait_changes"),
-        *("lash_waits", "lash_session_wakes", "lash_limits", "lash_limit_lines", "lash_limit_places"),
+        *("lash_waits", "lash_session_wakes", "lash_limits", "lash_limit_lines", "lash_limit_places", "lash_acts"),
         # Bytes may be outside the database; the command reads every attachment.
         "lash_attachment_bytes",
         # PostgreSQL begins a new epoch when it opens a storage without one.

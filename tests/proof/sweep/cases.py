@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.proof.sweep import (
+    cases_act,
     cases_effect,
     cases_limit,
     cases_other,
@@ -24,6 +25,7 @@ CASES: dict[str, AnyCase] = {
         cases_effect,
         cases_trigger,
         cases_limit,
+        cases_act,
         cases_record,
         cases_worker,
         cases_other,

@@ -38,6 +38,7 @@ READS = {
     },
     "GrantStore": {"has", "list", "of_process"},
     "LeaseStore": {"holder", "live", "parked"},
+    "ActStore": {"list"},
     "LimitStore": {"list", "offered", "places"},
     "Maintenance": {"find_damage", "prunable", "rewrap"},
     "OccurrenceStore": {"deliveries", "get"},

@@ -180,7 +180,8 @@ SELECT
         WHERE w.session_key IS NULL AND w.process_key IS NULL AND w.resolved_at_ms < clock.before_ms
     ),
     (SELECT count(*) FROM :"schema".lash_activity AS a WHERE a.created_at_ms < clock.before_ms),
-    (SELECT count(*) FROM :"schema".lash_records AS r WHERE r.expires_at_ms < clock.before_ms)
+    (SELECT count(*) FROM :"schema".lash_records AS r WHERE r.expires_at_ms < clock.before_ms),
+    (SELECT count(*) FROM :"schema".lash_acts AS o WHERE o.at_ms < clock.before_ms)
 FROM (SELECT :"schema".lash_now_ms() - $1::bigint AS before_ms) AS clock;
 
 -- name: maintenance_find_turns

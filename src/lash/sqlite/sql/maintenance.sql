@@ -160,7 +160,8 @@ SELECT
         WHERE w.session_key IS NULL AND w.process_key IS NULL AND w.resolved_at_ms < :before_ms
     ),
     (SELECT COUNT(*) FROM lash_activity AS a WHERE a.created_at_ms < :before_ms),
-    (SELECT COUNT(*) FROM lash_records AS r WHERE r.expires_at_ms < :before_ms);
+    (SELECT COUNT(*) FROM lash_records AS r WHERE r.expires_at_ms < :before_ms),
+    (SELECT COUNT(*) FROM lash_acts AS o WHERE o.at_ms < :before_ms);
 
 -- name: maintenance_find_turns
 -- Turns that were committed before a moment.
@@ -334,7 +335,9 @@ SELECT 'lash_limits', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_limits LIMIT :li
 UNION ALL
 SELECT 'lash_limit_lines', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_limit_lines LIMIT :limit)), NULL
 UNION ALL
-SELECT 'lash_limit_places', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_limit_places LIMIT :limit)), NULL;
+SELECT 'lash_limit_places', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_limit_places LIMIT :limit)), NULL
+UNION ALL
+SELECT 'lash_acts', (SELECT COUNT(*) FROM (SELECT 1 FROM lash_acts LIMIT :limit)), (SELECT MAX(rowid) FROM lash_acts);
 
 -- name: maintenance_file_pages
 -- The number of pages of the database, and the bytes of one page.
