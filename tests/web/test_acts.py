@@ -184,4 +184,4 @@ async def test_acts_are_recorded_with_their_visitor(storage: Storage) -> None:
         await visitor.post("requeue", {"session": "unknown", "batch": "b"})
     refused, done = await storage.acts.list()
     assert (done.by, done.verb, done.target, done.outcome) == ("ada", "resolve", wait.key_id, ActOutcome.DONE)
-    assert (refused.verb, refused.session_id, refused.error) == ("requeue", "unknown", "DeadLetterNotFound")
+    assert (refused.verb, refused.session_id, refused.error) == ("requeue", "unknown", "SessionNotFound")
