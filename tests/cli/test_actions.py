@@ -316,3 +316,21 @@ def test_workers_are_listed_and_drained(seeded: Seeded) -> None:
     assert drained["status"] == "draining"
     unknown = run("workers", "drain", "worker-2", url=seeded.url)
     assert (unknown.returncode, unknown.stderr) == (3, "lash: unknown worker worker-2; see lash workers ls\n")
+
+
+def test_counts_per_interval(seeded: Seeded) -> None:
+    """With --per there is a row for each interval until now; a range needs --per."""
+    found = values("counts", "--per", "hour", "--since", "3h", url=seeded.url)
+    assert len(found) == 4
+    assert sum(each["dead"] for each in found) == 1
+    assert sum(each["processes"] for each in found) == ask(seeded.url, _ended)
+    assert len(values("counts", "--per", "minute", url=seeded.url)) == 60
+    assert "DEAD LETTERS" in output("counts", "--per", "day", "--since", "2d", url=seeded.url)
+    assert run("counts", "--since", "3h", url=seeded.url).returncode == 2
+    assert run("counts", "--per", "minute", "--since", "30d", url=seeded.url).returncode == 2
+
+
+async def _ended(storage: lash.Storage) -> int:
+    """Return how many processes have ended."""
+    counts = (await storage.counts()).processes
+    return sum(counts.values()) - counts[lash.ProcessStatus.RUNNING]

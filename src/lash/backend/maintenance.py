@@ -16,6 +16,7 @@ from lash.model.maintenance import (
     RewrapReport,
     StorageCounts,
     StorageReport,
+    Throughput,
 )
 from lash.plan.activity import KEPT_MS
 from lash.plan.maintenance import (
@@ -30,6 +31,7 @@ from lash.plan.maintenance import (
     storage_counts,
     storage_report,
 )
+from lash.plan.throughput import check_range, throughput_of
 from lash.stores.attachment import ByteStore
 from lash.stores.maintenance import MaintenanceRows
 from lash.stores.table_rows import RowStore
@@ -115,6 +117,13 @@ class StorageMaintenance:
     async def counts(self) -> StorageCounts:
         """Return what there is by state; see `lash.stores.storage.Storage.counts`."""
         return storage_counts(await self._rows.counts())
+
+    async def throughput(
+        self, *, since_ms: int, until_ms: int | None = None, interval_ms: int = 60_000
+    ) -> tuple[Throughput, ...]:
+        """Return what happened in each interval; see `lash.stores.storage.Storage.throughput`."""
+        wanted = check_range(since_ms, until_ms, interval_ms)
+        return throughput_of(wanted, await self._rows.throughput(wanted))
 
     async def _prune(self, kind: str, older_than_ms: int) -> PruneReport:
         age_ms = check_age(older_than_ms)

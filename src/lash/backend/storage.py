@@ -33,7 +33,7 @@ from lash.backend.waiter import SharedProcessWaiter
 from lash.backend.work import Work
 from lash.backend.worker import Workers
 from lash.base.seal import PLAIN, Seals
-from lash.model.maintenance import StorageCounts, StorageReport
+from lash.model.maintenance import StorageCounts, StorageReport, Throughput
 from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
 from lash.stores.act import ActRows
@@ -144,6 +144,11 @@ class BackendStorage:
 
     async def counts(self) -> StorageCounts:
         return await self.maintenance.counts()
+
+    async def throughput(
+        self, *, since_ms: int, until_ms: int | None = None, interval_ms: int = 60_000
+    ) -> tuple[Throughput, ...]:
+        return await self.maintenance.throughput(since_ms=since_ms, until_ms=until_ms, interval_ms=interval_ms)
 
     async def close(self) -> None:
         """End every wait with StorageClosed, and stop the hints."""

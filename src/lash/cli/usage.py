@@ -33,7 +33,7 @@ def _groups(_context: click.Context, _parameter: click.Parameter, value: str) ->
     return tuple(group for group in _GROUPS if group in names)
 
 
-def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+def moment_option(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     """Return a moment in milliseconds: an age such as ``7d``, or a date or time of UTC."""
     if value is None:
         return None
@@ -58,11 +58,11 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option(
     "--since",
     "since_ms",
-    callback=_moment,
+    callback=moment_option,
     metavar="WHEN",
     help="Only commits from then on: 7d means 7 days ago; or 2026-11-16.",
 )
-@click.option("--until", "until_ms", callback=_moment, metavar="WHEN", help="Only commits before then.")
+@click.option("--until", "until_ms", callback=moment_option, metavar="WHEN", help="Only commits before then.")
 @click.option("--session", "session_id", metavar="SESSION", type=SESSION, help="Only this session.")
 @click.option("--agent", help="Only this agent.")
 @click.option("--model", help="Only this model.")

@@ -119,3 +119,23 @@ class StorageCounts(Value, frozen=True, kw_only=True):
     """Open waits."""
     running_processes: Count
     """Processes whose lease is live: a worker runs them now."""
+
+
+class Throughput(Value, frozen=True, kw_only=True):
+    """What ended in one interval."""
+
+    at_ms: int
+    """The begin of the interval."""
+    turns: Count = 0
+    """Committed turns."""
+    dead: Count = 0
+    """Dead letters: input that was given up."""
+    processes: Count = 0
+    """Processes that ended, with whatever outcome."""
+    failed: Count = 0
+    """Processes that failed, or were abandoned after too many crashes."""
+
+    @property
+    def failures(self) -> int:
+        """Dead letters and failed processes."""
+        return self.dead + self.failed

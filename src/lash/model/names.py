@@ -91,6 +91,7 @@ from lash.model.maintenance import PruneReport as PruneReport
 from lash.model.maintenance import RewrapReport as RewrapReport
 from lash.model.maintenance import StorageCounts as StorageCounts
 from lash.model.maintenance import StorageReport as StorageReport
+from lash.model.maintenance import Throughput as Throughput
 from lash.model.process.continuation import Continuation as Continuation
 from lash.model.process.continuation import TakenSignals as TakenSignals
 from lash.model.process.event import Appended as Appended

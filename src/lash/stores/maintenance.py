@@ -9,6 +9,7 @@ from lash.model.maintenance import Damage, GarbageReport, Prunable, PruneReport,
 
 if TYPE_CHECKING:
     from lash.plan.maintenance import CountsRow, DamageRow, GarbageRow, PrunableRow, TableSize
+    from lash.plan.throughput import ThroughputRange, ThroughputRow
 
 
 class Maintenance(Protocol):
@@ -94,6 +95,10 @@ class MaintenanceRows(Protocol):
     async def prunable(self, age_ms: int) -> PrunableRow: ...
 
     async def counts(self) -> CountsRow: ...
+
+    async def throughput(self, wanted: ThroughputRange) -> list[ThroughputRow]:
+        """Return the counts of intervals that have any, and a row ``now`` with the time."""
+        ...
 
     async def sizes(self) -> tuple[int, list[TableSize]]:
         """Return the bytes of the whole storage, and the size of each table."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol, Self
 
-from lash.model.maintenance import StorageCounts, StorageReport
+from lash.model.maintenance import StorageCounts, StorageReport, Throughput
 from lash.model.session.session import Durability
 from lash.stores.act import ActStore
 from lash.stores.activity import ActivityStore
@@ -154,6 +154,19 @@ class Storage(Protocol):
         """Return how many sessions, batches, dead letters, processes and waits there are by state, in one statement.
 
         The numbers are of one moment. It reads an index of each of them, so it costs more the more there are.
+        """
+        ...
+
+    async def throughput(
+        self, *, since_ms: int, until_ms: int | None = None, interval_ms: int = 60_000
+    ) -> tuple[Throughput, ...]:
+        """Return how many turns and processes ended in each interval, and how many failed, in one statement.
+
+        The intervals follow each other without a gap, from the one that contains ``since_ms`` to the last one that
+        begins before ``until_ms``, by default now. They begin at multiples of ``interval_ms`` since 1970. Raises
+        InvalidInput for more than 10,000 of them. Only what is still stored is counted: not the turns and dead letters
+        of deleted sessions, pruned turns and processes, or dead letters that were requeued or discarded. It reads
+        indexes by time, so its cost depends on what ended in the range.
         """
         ...
 

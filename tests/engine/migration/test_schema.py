@@ -48,6 +48,7 @@ MIGRATIONS = (
     "0031_limit_places",
     "0032_relatives",
     "0033_acts",
+    "0034_throughput",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

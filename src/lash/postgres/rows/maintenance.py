@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lash.backend.maintenance import AGED, DROP, FIND
 from lash.plan.maintenance import PAGE_SIZE, CountsRow, DamageRow, GarbageRow, PrunableRow, TableSize
+from lash.plan.throughput import ThroughputRange, ThroughputRow
 from lash.postgres.engine.database import Database
 from lash.postgres.rows.session.fork import reclaim_graphs
 
@@ -44,6 +45,11 @@ class PostgresMaintenanceRows:
     async def counts(self) -> CountsRow:
         (row,) = await self._database.read_all(CountsRow, "maintenance_counts")
         return row
+
+    async def throughput(self, wanted: ThroughputRange) -> list[ThroughputRow]:
+        return await self._database.read_all(
+            ThroughputRow, "maintenance_throughput", wanted.interval_ms, wanted.since_ms, wanted.until_ms
+        )
 
     async def sizes(self) -> tuple[int, list[TableSize]]:
         tables = await self._database.read_all(TableSize, "maintenance_table_sizes", self._database.options.schema)

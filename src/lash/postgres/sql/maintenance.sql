@@ -142,6 +142,26 @@ SELECT
         JOIN :"schema".lash_process_leases AS l ON l.token IS NOT NULL AND l.expires_at_ms > clock.now_ms
     );
 
+-- name: maintenance_throughput
+-- What happened in each interval ($1) from $2 on and before $3: committed turns, dead letters, ended processes, and those
+-- that failed; and the time.
+SELECT 'now', :"schema".lash_now_ms(), 0::bigint
+UNION ALL
+SELECT 'turns', t.committed_at_ms / $1::bigint, count(*)
+FROM :"schema".lash_turns AS t
+WHERE t.committed_at_ms >= $2::bigint AND t.committed_at_ms < $3::bigint
+GROUP BY t.committed_at_ms / $1::bigint
+UNION ALL
+SELECT 'dead', d.died_at_ms / $1::bigint, count(*)
+FROM :"schema".lash_dead_letters AS d
+WHERE d.died_at_ms >= $2::bigint AND d.died_at_ms < $3::bigint
+GROUP BY d.died_at_ms / $1::bigint
+UNION ALL
+SELECT p.status, p.ended_at_ms / $1::bigint, count(*)
+FROM :"schema".lash_processes AS p
+WHERE p.ended_at_ms >= $2::bigint AND p.ended_at_ms < $3::bigint
+GROUP BY p.status, p.ended_at_ms / $1::bigint;
+
 -- name: maintenance_prunable
 -- Counts the rows that were finished longer ago than $1, by noun; the first column is the moment.
 SELECT

@@ -21,6 +21,7 @@ from lash.plan.maintenance import (
     TableSize,
     estimate_rows,
 )
+from lash.plan.throughput import ThroughputRange, ThroughputRow
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.rows.session.fork import reclaim_graphs
 
@@ -71,6 +72,18 @@ class SQLiteMaintenanceRows:
             return row
 
         return await self._database.read_in_thread(body)
+
+    async def throughput(self, wanted: ThroughputRange) -> list[ThroughputRow]:
+        return await self._database.read_in_thread(
+            lambda reader: reader.all(
+                ThroughputRow,
+                "maintenance_throughput",
+                now_ms=reader.now_ms,
+                interval_ms=wanted.interval_ms,
+                since_ms=wanted.since_ms,
+                until_ms=wanted.until_ms,
+            )
+        )
 
     async def sizes(self) -> tuple[int, list[TableSize]]:
         return await self._database.read_in_thread(_measure)

@@ -128,6 +128,25 @@ SELECT
     (SELECT COUNT(*) FROM lash_waits INDEXED BY lash_waits_pending WHERE resolution IS NULL),
     (SELECT COUNT(*) FROM lash_process_leases AS l WHERE l.token IS NOT NULL AND l.expires_at_ms > :now_ms);
 
+-- name: maintenance_throughput
+-- What happened in each interval: committed turns, dead letters, ended processes, and those that failed; and the time.
+SELECT 'now', :now_ms, 0
+UNION ALL
+SELECT 'turns', t.committed_at_ms / :interval_ms, COUNT(*)
+FROM lash_turns AS t INDEXED BY lash_turns_committed
+WHERE t.committed_at_ms >= :since_ms AND t.committed_at_ms < :until_ms
+GROUP BY t.committed_at_ms / :interval_ms
+UNION ALL
+SELECT 'dead', d.died_at_ms / :interval_ms, COUNT(*)
+FROM lash_dead_letters AS d INDEXED BY lash_dead_letters_died
+WHERE d.died_at_ms >= :since_ms AND d.died_at_ms < :until_ms
+GROUP BY d.died_at_ms / :interval_ms
+UNION ALL
+SELECT p.status, p.ended_at_ms / :interval_ms, COUNT(*)
+FROM lash_processes AS p INDEXED BY lash_processes_ended
+WHERE p.ended_at_ms >= :since_ms AND p.ended_at_ms < :until_ms AND p.ended_at_ms IS NOT NULL
+GROUP BY p.status, p.ended_at_ms / :interval_ms;
+
 -- name: maintenance_prunable
 -- Counts the rows that were finished before a moment, by noun; the first column is the moment.
 SELECT
