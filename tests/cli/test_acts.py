@@ -49,3 +49,15 @@ def test_acts_are_chosen_by_operator_session_and_process(seeded: Seeded) -> None
     refused = run("acts", "ls", "--session", "support-42", "--process", "research-7", url=seeded.url)
     assert (refused.returncode, "not both" in refused.stderr) == (2, True)
     assert run("acts", "ls", "--by", "eve", url=seeded.url).stderr == "no acts\n"
+
+
+def test_a_rerun_is_started_once_under_an_id(seeded: Seeded) -> None:
+    """The new process has the input of the first and names it; without an id there is another each time."""
+    for _ in range(2):
+        assert output("rerun", "research-7", "--id", "again", "-q", url=seeded.url) == "again\n"
+    (again,) = [each for each in values("ps", "-a", url=seeded.url) if each["process_id"] == "again"]
+    assert again["registration"]["provenance"]["rerun_of"] == "research-7"
+    assert run("rerun", "research-7", "--id", "research-7", url=seeded.url).returncode == 2
+    assert run("rerun", "unknown", url=seeded.url).returncode == 3
+    first, *_ = values("acts", "ls", "--process", "research-7", url=seeded.url)
+    assert (first["verb"], first["target"], first["error"]) == ("rerun", "research-7", "InvalidInput")

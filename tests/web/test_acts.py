@@ -8,6 +8,7 @@ import lash
 from lash.model.act import ActOutcome
 from lash.model.effect import ProcessScope
 from lash.model.process.event import EventType
+from lash.model.process.process import Success
 from lash.model.queue import TurnInput
 from lash.model.value import JSON, JSONObject
 from lash.model.wait import CustomIdentity, Question, Resolved
@@ -185,3 +186,15 @@ async def test_acts_are_recorded_with_their_visitor(storage: Storage) -> None:
     refused, done = await storage.acts.list()
     assert (done.by, done.verb, done.target, done.outcome) == ("ada", "resolve", wait.key_id, ActOutcome.DONE)
     assert (refused.verb, refused.session_id, refused.error) == ("requeue", "unknown", "SessionNotFound")
+
+
+async def test_an_ended_process_is_run_again(storage: Storage) -> None:
+    """The page of an ended process offers it, and the page of the rerun names the first."""
+    await registered(storage, "p", outcome=Success(value=1))
+    async with site(storage) as visitor:
+        assert 'action="rerun"' in await visitor.get("process?id=p")
+        answer = await visitor.post("rerun", {"process": "p", "key": "q"})
+        assert (answer.status_code, answer.headers["location"].partition("&")[0]) == (303, "process?id=q")
+        assert 'href="process?id=p"' in await visitor.get("process?id=q")
+    (act,) = await storage.acts.list(process_id="p")
+    assert (act.verb, act.target) == ("rerun", "q")

@@ -187,3 +187,25 @@ async def _cancel_turn(shell: Shell, storage: Storage, session_id: str, reason: 
         if not await SessionHandle(storage, session_id).cancel(reason):
             raise CommandFailed(exits.CONFLICT, f"session {session_id!r} has no running turn")
     shell.done(f"asked the turn of session {session_id} to stop", {"session_id": session_id, "cancelled": True})
+
+
+@command("rerun", "lash rerun research-7", "lash rerun research-7 --id research-8 --as ada")
+@click.argument("process_id", metavar="PROCESS", type=PROCESS)
+@click.option("--id", "new", metavar="ID", help="The id of the new process; a second call with it does nothing.")
+@operated
+async def rerun(shell: Shell, process_id: str, new: str | None, by: str) -> None:
+    """Start a process again with the same input, under a new id, and print the id; a worker runs it.
+
+    Every step runs again: nothing that the first one recorded is used. Whether it has ended does not matter.
+    """
+    from lash.base.ids import new_id
+    from lash.runtime.acting import acting
+    from lash.runtime.processes.handle import ProcessHandle
+
+    async with shell.storage() as storage:
+        process_id = await PROCESS.resolve(storage, process_id)
+        made = new or new_id()
+        async with acting(storage, by, "rerun", made, process_id=process_id):
+            handle: ProcessHandle[object] = ProcessHandle(storage, process_id)
+            record = await (await handle.rerun(made)).record()
+    shell.done(f"started {made}, a rerun of {process_id}", process_fields(record), made)

@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "logs": "lash.cli.event:logs",
     "signal": "lash.cli.event:signal",
     "cancel": "lash.cli.process:cancel",
+    "rerun": "lash.cli.process:rerun",
     "queue": "lash.cli.queue:queue",
     "triggers": "lash.cli.trigger:triggers",
     "schedules": "lash.cli.schedule:schedules",

@@ -907,6 +907,14 @@ class ProcessHandle(Generic[R]):
         """Send a signal. The same key is one signal, however often it is sent."""
     def cancel(self, reason: str = "") -> None:
         """Ask the process to stop. A running one is cancelled at its next await, a parked one is woken for it."""
+    def rerun(self, process_id: str | None = None) -> ProcessHandle[R]:
+        """Start the same process again, with the same input, under a new id, and return a handle on it.
+
+        Nothing that this one recorded is used: every step runs again. The new one names this one in
+        ``provenance.rerun_of``. It belongs to the same session and wakes the same one, and has no parent process. With
+        an id the call is idempotent; another process of this id raises RegistrationConflict. Raises ProcessNotFound if
+        this one was pruned, and InvalidInput if it is external.
+        """
     def events(self, after: int = 0, *, limit: int = 1000) -> tuple[ProcessEvent, ...]:
         """Return the events after a sequence number, in order: at most ``limit``, which is at most 1,000.
 

@@ -14,6 +14,7 @@ from lash.model.queue import DeadLetter
 from lash.model.scope import scope_process_id, scope_session_id
 from lash.model.wait import Accepted, AlreadyResolved, Rejected, Resolution, Resolved, WaitRecord
 from lash.runtime.acting import acting
+from lash.runtime.processes.handle import ProcessHandle
 from lash.runtime.turns.handle import SessionHandle
 from lash.stores.storage import Storage
 from lash.web.answer import answer_of
@@ -77,6 +78,15 @@ async def cancel_process(storage: Storage, fields: Fields, by: str) -> Done:
     async with acting(storage, by, "cancel", process_id, process_id=process_id):
         await storage.processes.request_cancel(process_id, reason=f"cancelled by {by}")
     return Done("asked it to stop", "process", {"id": process_id})
+
+
+async def rerun(storage: Storage, fields: Fields, by: str) -> Done:
+    """Start a process again under the id that the form has, so that a form that is submitted twice starts it once."""
+    process_id, made = _required(fields, "process"), _required(fields, "key")
+    async with acting(storage, by, "rerun", made, process_id=process_id):
+        handle: ProcessHandle[object] = ProcessHandle(storage, process_id)
+        await handle.rerun(made)
+    return Done(f"started again as a rerun of {process_id}", "process", {"id": made})
 
 
 async def signal(storage: Storage, fields: Fields, by: str) -> Done:
@@ -203,6 +213,7 @@ ACTS: Final[Mapping[str, Act]] = {
     "fork": fork,
     "cancel-turn": cancel_turn,
     "cancel-process": cancel_process,
+    "rerun": rerun,
     "signal": signal,
     "requeue": requeue,
     "requeue-all": requeue_all,

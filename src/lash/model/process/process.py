@@ -39,6 +39,8 @@ class Provenance(Value, frozen=True, kw_only=True):
 
     originator: HostOriginator | SessionOriginator = HOST
     caused_by: CausalRef | None = None
+    rerun_of: str | None = None
+    """The id of the process that this one repeats with the same input."""
 
     def __post_init__(self) -> None:
         share_default(self, "originator", HOST)

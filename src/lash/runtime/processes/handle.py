@@ -12,6 +12,7 @@ from lash.model.lease import ResourceKind
 from lash.model.process.event import ProcessEvent
 from lash.model.process.process import ProcessRecord, ProcessStatus
 from lash.model.value import JSON
+from lash.plan.process.rerun import plan_rerun
 from lash.runtime.definition import ProcessDefinition
 from lash.runtime.no_worker import warn_without_worker
 from lash.runtime.processes.context import read_outcome
@@ -61,6 +62,18 @@ class ProcessHandle(Generic[R]):
     async def cancel(self, reason: str = "") -> None:
         """Ask the process to stop. A running one is cancelled at its next await, a parked one is woken for it."""
         await self._storage.processes.request_cancel(self.process_id, reason=reason)
+
+    async def rerun(self, process_id: str | None = None) -> ProcessHandle[R]:
+        """Start the same process again, with the same input, under a new id, and return a handle on it.
+
+        Nothing that this one recorded is used: every step runs again. The new one names this one in
+        ``provenance.rerun_of``. It belongs to the same session and wakes the same one, and has no parent process. With
+        an id the call is idempotent; another process of this id raises RegistrationConflict. Raises ProcessNotFound if
+        this one was pruned, and InvalidInput if it is external.
+        """
+        registration = plan_rerun((await self.record()).registration, new_id() if process_id is None else process_id)
+        await self._storage.processes.register(registration)
+        return ProcessHandle(self._storage, registration.process_id, self._process)
 
     async def events(self, after: int = 0, *, limit: int = 1_000) -> tuple[ProcessEvent, ...]:
         """Return the events after a sequence number, in order: at most ``limit``, which is at most 1,000.

@@ -14,7 +14,7 @@ from lash.model.causal import ProcessCause
 from lash.model.effect import EffectRecord, ProcessScope
 from lash.model.failure import traceback_in
 from lash.model.process.event import ATTEMPT_FAILED, CONTINUED, FAILED, STARTED, ProcessEvent
-from lash.model.process.process import Failure, ProcessFilter, ProcessPage, ProcessRecord, SessionOriginator
+from lash.model.process.process import Failure, ProcessFilter, ProcessPage, ProcessRecord, Recovery, SessionOriginator
 from lash.web.forms import FORM_KEY
 from lash.web.pages.processes import process_badge, process_name, process_table
 from lash.web.show import act, ago, badge, block, facts, json_block, line, link, name_link, now_ms, table, text_field
@@ -60,7 +60,7 @@ def _facts(visit: Visit, record: ProcessRecord, runs_at: str | None) -> h.Elemen
     started = name_link("session", originator.scope.session_id) if isinstance(originator, SessionOriginator) else "host"
     if isinstance(cause, ProcessCause):
         started = name_link("process", cause.process_id)
-    wakes = record.wake_session_id
+    wakes, repeated = record.wake_session_id, record.registration.provenance.rerun_of
     return h.section("#facts", aria_label="Facts")[
         facts(
             (
@@ -68,6 +68,7 @@ def _facts(visit: Visit, record: ProcessRecord, runs_at: str | None) -> h.Elemen
                 ("state", process_badge(record)),
                 ("worker", None if runs_at is None else line(runs_at, 80)),
                 ("started by", started),
+                ("rerun of", None if repeated is None else name_link("process", repeated)),
                 ("wakes", None if wakes is None else name_link("session", wakes)),
                 ("created", ago(record.created_at_ms)),
                 ("changed", ago(record.updated_at_ms)),
@@ -149,9 +150,14 @@ def _failure(visit: Visit, record: ProcessRecord) -> h.Element:
 
 
 def _acts(visit: Visit, record: ProcessRecord) -> h.Element:
-    if not visit.may_act or record.is_terminal:
+    if not visit.may_act:
         return h.section("#acts", hidden=True)
     fields = {"process": record.process_id}
+    if record.is_terminal:
+        again = record.registration.recovery is not Recovery.EXTERNAL
+        return h.section("#acts", hidden=not again)[
+            h.h2["Act"], again and act("rerun", "Run again", {**fields, "key": FORM_KEY})
+        ]
     inputs = (text_field("name", "name", ""), text_field("payload", "payload (JSON)", "", wide=True))
     return h.section("#acts")[
         h.h2["Act"],
