@@ -143,8 +143,8 @@ SELECT
     );
 
 -- name: maintenance_throughput
--- What happened in each interval ($1) from $2 on and before $3: committed turns, dead letters, ended processes, and those
--- that failed; and the time.
+-- What happened in each interval ($1) from $2 on and before $3: committed turns, dead letters, and ended processes by
+-- status; and the time.
 SELECT 'now', :"schema".lash_now_ms(), 0::bigint
 UNION ALL
 SELECT 'turns', t.committed_at_ms / $1::bigint, count(*)

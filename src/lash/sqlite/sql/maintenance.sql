@@ -129,7 +129,7 @@ SELECT
     (SELECT COUNT(*) FROM lash_process_leases AS l WHERE l.token IS NOT NULL AND l.expires_at_ms > :now_ms);
 
 -- name: maintenance_throughput
--- What happened in each interval: committed turns, dead letters, ended processes, and those that failed; and the time.
+-- What happened in each interval: committed turns, dead letters, and ended processes by status; and the time.
 SELECT 'now', :now_ms, 0
 UNION ALL
 SELECT 'turns', t.committed_at_ms / :interval_ms, COUNT(*)
