@@ -189,7 +189,7 @@ async def _cancel_turn(shell: Shell, storage: Storage, session_id: str, reason: 
     shell.done(f"asked the turn of session {session_id} to stop", {"session_id": session_id, "cancelled": True})
 
 
-@command("rerun", "lash rerun research-7", "lash rerun research-7 --id research-8 --as ada")
+@command("rerun", "lash rerun research-7", "lash rerun research-7 --id research-8 --as ada", names=True)
 @click.argument("process_id", metavar="PROCESS", type=PROCESS)
 @click.option("--id", "new", metavar="ID", help="The id of the new process; a second call with it does nothing.")
 @operated
