@@ -12,10 +12,10 @@ from lash.model.lease import ResourceKind
 from lash.model.process.event import ProcessEvent
 from lash.model.process.process import ProcessRecord, ProcessStatus
 from lash.model.value import JSON
-from lash.plan.process.rerun import plan_rerun
 from lash.runtime.definition import ProcessDefinition
 from lash.runtime.no_worker import warn_without_worker
 from lash.runtime.processes.context import read_outcome
+from lash.runtime.processes.rerun import rerun_registration
 from lash.runtime.processes.unknown_steps import record_outcome, run_again, unknown_steps
 from lash.runtime.steps.values import UNTYPED, result_type
 from lash.stores.storage import Storage
@@ -71,7 +71,9 @@ class ProcessHandle(Generic[R]):
         an id the call is idempotent; another process of this id raises RegistrationConflict. Raises ProcessNotFound if
         this one was pruned, and InvalidInput if it is external.
         """
-        registration = plan_rerun((await self.record()).registration, new_id() if process_id is None else process_id)
+        registration = rerun_registration(
+            (await self.record()).registration, new_id() if process_id is None else process_id
+        )
         await self._storage.processes.register(registration)
         return ProcessHandle(self._storage, registration.process_id, self._process)
 

@@ -1,4 +1,4 @@
-"""Reruns of processes."""
+"""The registration of a rerun."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from lash.errors import InvalidInput
 from lash.model.causal import ProcessCause
 from lash.model.process.process import AgentScope, ExternalInput, Provenance, Recovery, SessionOriginator
-from lash.plan.process.rerun import plan_rerun
+from lash.runtime.processes.rerun import rerun_registration
 from tests.factories.process import process
 
 
@@ -16,13 +16,13 @@ def test_a_rerun_has_the_input_and_no_parent() -> None:
     originator = SessionOriginator(scope=AgentScope(session_id="s"))
     parent = Provenance(originator=originator, caused_by=ProcessCause(process_id="parent"))
     first = process("p", provenance=parent, wake_session_id="s")
-    again = plan_rerun(first, "q")
+    again = rerun_registration(first, "q")
     assert again == process("q", provenance=Provenance(originator=originator, rerun_of="p"), wake_session_id="s")
 
 
 def test_what_cannot_run_again_is_refused() -> None:
     """An external process has no worker, and an id names one process."""
     with pytest.raises(InvalidInput, match="external"):
-        plan_rerun(process("p", input=ExternalInput(), recovery=Recovery.EXTERNAL), "q")
+        rerun_registration(process("p", input=ExternalInput(), recovery=Recovery.EXTERNAL), "q")
     with pytest.raises(InvalidInput, match="another id"):
-        plan_rerun(process("p"), "p")
+        rerun_registration(process("p"), "p")

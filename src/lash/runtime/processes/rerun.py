@@ -8,7 +8,7 @@ from lash.errors import InvalidInput
 from lash.model.process.process import Provenance, Recovery, Registration
 
 
-def plan_rerun(registration: Registration, process_id: str) -> Registration:
+def rerun_registration(registration: Registration, process_id: str) -> Registration:
     """Return the registration of a rerun, or raise InvalidInput if no worker runs the process or the id is the same.
 
     A rerun has the input, the session and the woken session of the first process, but not its parent: a parent knows
