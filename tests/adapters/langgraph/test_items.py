@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from langchain_core.messages import AIMessage
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 
-from lash.adapters.langgraph.items import KnownList
+from lash.adapters.langgraph.items import ItemLists, KnownList
 
 
 def _known(length: int) -> KnownList:
@@ -34,7 +35,8 @@ def _steps(work: Callable[[], object]) -> int:
 def test_an_unchanged_list_takes_as_many_steps_at_any_length() -> None:
     """A list is compared and handed out as a whole, and not item by item."""
     short, long = _known(40), _known(4_000)
-    assert _steps(lambda: short.count_unchanged(short.values)) == _steps(lambda: long.count_unchanged(long.values))
+    assert _steps(lambda: short.count_same(short.values)) == _steps(lambda: long.count_same(long.values))
+    assert _steps(short.count_unchanged) == _steps(long.count_unchanged)
     assert _steps(short.handed_out) == _steps(long.handed_out)
     assert long.handed_out() is long
 
@@ -53,9 +55,77 @@ def test_an_object_that_is_in_use_is_copied() -> None:
     assert [one is other for one, other in zip(known.values, handed_out.values, strict=True)].count(False) == 1
 
 
-def test_a_changed_object_ends_the_known_start() -> None:
-    """Also if only the content of a field has changed."""
+_CHANGES: dict[str, Callable[[Any], object]] = {
+    "a field": lambda message: setattr(message, "content", "new"),
+    "the content of a field": lambda message: message.response_metadata.update(model="m"),
+    "a list in a field": lambda message: message.tool_calls.append({"name": "f", "args": {}, "id": "1"}),
+    "a further field": lambda message: setattr(message, "further", 1),
+    "a missing field": lambda message: vars(message).pop("name"),
+    "all fields": lambda message: object.__setattr__(message, "__dict__", {**vars(message), "content": "new"}),
+}
+
+
+@pytest.mark.parametrize("change", _CHANGES.values(), ids=_CHANGES)
+def test_a_changed_object_ends_the_known_start(change: Callable[[Any], object]) -> None:
+    """Whatever was changed in it, and wherever it is in the list."""
+    known = _known(300)
+    change(known.values[3])
+    assert known.count_unchanged() == 3
+
+
+def test_an_object_of_another_class_is_not_trusted() -> None:
+    """Nothing is known of a list if an object is another one with equal fields."""
+    known = _known(6)
+    object.__setattr__(known.values[3], "__class__", HumanMessage)
+    assert known.count_unchanged() == 0
+
+
+def test_a_dict_of_fields_that_was_replaced_is_compared_too() -> None:
+    """A change of the dict that took the place of the known one is found."""
     known = _known(6)
     changed: Any = known.values[3]
-    changed.response_metadata["model"] = "m"
-    assert known.count_unchanged(list(known.values)) == 3
+    object.__setattr__(changed, "__dict__", dict(vars(changed)))
+    assert known.count_unchanged() == 6
+    changed.content = "new"
+    assert known.count_unchanged() == 3
+
+
+def test_an_object_with_an_unknown_type_in_it_is_not_known() -> None:
+    """Also if it is empty: a change of it would not be found."""
+    items = [("1", AIMessage("text")), ("2", AIMessage("text", response_metadata={"seen": set()}))]
+    empty = AIMessage("text")
+    object.__setattr__(empty, "response_metadata", set())
+    assert len(KnownList.of(items)) == 1
+    assert len(KnownList.of([("1", empty)])) == 0
+
+
+def test_copies_share_no_empty_field() -> None:
+    """An empty field inside a field is copied too."""
+    known = KnownList.of([("1", AIMessage("text", additional_kwargs={"a": {"b": []}}))])
+    held = known.values[0]
+    copied: Any = known.handed_out().values[0]
+    copied.additional_kwargs["a"]["b"].append(1)
+    copied.response_metadata["model"] = "m"
+    again: Any = known.handed_out().values[0]
+    assert again == held == AIMessage("text", additional_kwargs={"a": {"b": []}})
+
+
+def test_frozen_items_are_shared_and_not_looked_at() -> None:
+    """Readers get the objects themselves, of any type; a list of any length takes as many steps."""
+
+    def kept(length: int) -> tuple[ItemLists, list[object]]:
+        values: list[object] = [{"text": place} for place in range(length)]
+        lists = ItemLists(are_frozen=True)
+        lists.keep("", "items", KnownList.of(()), ((str(place), value) for place, value in enumerate(values)))
+        return lists, values
+
+    lists, values = kept(40)
+    read = lists.read("", "items", "39", 40)
+    assert read is not None
+    assert [one is other for one, other in zip(read, values, strict=True)] == [True] * 40
+    assert len(lists.known_prefix("", "items", [*values, {}])) == 40
+    longer, more = kept(4_000)
+    assert _steps(lambda: lists.read("", "items", "39", 40)) == _steps(lambda: longer.read("", "items", "3999", 4_000))
+    assert _steps(lambda: lists.known_prefix("", "items", values)) == _steps(
+        lambda: longer.known_prefix("", "items", more)
+    )

@@ -8,8 +8,9 @@ import threading
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict
@@ -138,6 +139,36 @@ def test_a_long_list_grows_by_what_is_new(url: str) -> None:
     nodes = lash.sync.shared(url).session(Place("t", "", None).session_id).load(lash.model.FullGraph())
     assert nodes is not None
     assert len(nodes.graph.nodes) == 60
+
+
+class _Counted(JsonPlusSerializer):
+    """Counts the messages that are encoded and decoded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages = 0
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:  # noqa: ANN401 (LangGraph's signature)
+        self.messages += sum(isinstance(each, BaseMessage) for each in (obj if isinstance(obj, list) else [obj]))
+        return super().dumps_typed(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ANN401 (LangGraph's signature)
+        loaded = super().loads_typed(data)
+        self.messages += isinstance(loaded, BaseMessage)
+        return loaded
+
+
+@pytest.mark.parametrize("frozen_items", [False, True])
+def test_a_turn_encodes_and_decodes_what_is_new(url: str, *, frozen_items: bool) -> None:
+    """Turn 30 encodes and decodes as many messages as turn 5: the old ones are known."""
+    serde = _Counted()
+    graph, counts = _graph(LashSaver(url, serde=serde, frozen_items=frozen_items)), []
+    for turn in range(30):
+        before = serde.messages
+        graph.invoke(_say(f"m{turn}"), _config())
+        counts.append(serde.messages - before)
+    assert len(set(counts[4:])) == 1
+    assert _texts(LashSaver(url))[::2] == [f"m{turn}" for turn in range(30)]
 
 
 def test_a_single_writer_is_refused_when_another_run_was_first(url: str) -> None:

@@ -54,7 +54,7 @@ class Draft:
     def keep(self, thread: Thread) -> None:
         """Remember the lists, once they are stored."""
         for name, (known, new) in self.lists.items():
-            thread.lists.keep(self._namespace, name, known, KnownList.of(new))
+            thread.lists.keep(self._namespace, name, known, new)
 
     def _add_list(
         self, name: str, values: list[object], version: codec.Version, thread: Thread, serde: SerializerProtocol
@@ -127,5 +127,5 @@ async def _read_list(
         raise CorruptData(f"channel {name!r} has {channel.length} items, of which {len(nodes)} are stored")
     values = [serde.loads_typed(codec.item_typed(node.content or b"")) for node in nodes]
     ids = (node.node_id for node in nodes)
-    thread.lists.keep(namespace, name, KnownList.of(()), KnownList.of(zip(ids, values, strict=True)))
+    thread.lists.keep(namespace, name, KnownList.of(()), zip(ids, values, strict=True))
     return values

@@ -40,14 +40,23 @@ class LashSaver(LeftOpen, BaseCheckpointSaver[Any]):
 
     With ``single_writer``, a checkpoint of a run is refused with `ThreadMoved` if another run has stored one after the
     checkpoint that it continues from. Without it, as LangGraph has it, both are stored and the later one wins.
+
+    With ``frozen_items``, the program promises that it changes no item of a list in place, neither in nodes nor in a
+    state that it has read. The time of a turn then does not depend on the length of the lists. Without it, the saver
+    compares all items at each checkpoint and stores what was changed.
     """
 
     def __init__(
-        self, source: StorageSource, *, serde: SerializerProtocol | None = None, single_writer: bool = False
+        self,
+        source: StorageSource,
+        *,
+        serde: SerializerProtocol | None = None,
+        single_writer: bool = False,
+        frozen_items: bool = False,
     ) -> None:
         super().__init__(serde=serde)
         self._attached = Attached(source)
-        self._cache = ThreadCache()
+        self._cache = ThreadCache(frozen_items=frozen_items)
         self._is_single_writer = single_writer
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -160,7 +169,7 @@ class LashSaver(LeftOpen, BaseCheckpointSaver[Any]):
         clone = super().with_allowlist(extra_allowlist)
         if isinstance(clone, LashSaver) and clone is not self:
             # What was decoded with one list must not be handed out under another.
-            clone._cache = ThreadCache()  # noqa: SLF001 (an object of this class)
+            clone._cache = ThreadCache(frozen_items=self._cache.frozen_items)  # noqa: SLF001 (an object of this class)
         return clone
 
     async def _get(self, storage: Storage, config: RunnableConfig) -> CheckpointTuple | None:

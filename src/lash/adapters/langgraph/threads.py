@@ -33,17 +33,18 @@ _GONE: Final = (SessionNotFound, SessionDeleted)
 class Thread:
     """What this process remembers of a thread: facts that hold at ``revision``. All of it can be read again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, frozen_items: bool) -> None:
         self.lock = asyncio.Lock()
         self.revision: int | None = None
         self.is_deleted = False
-        self.lists = ItemLists()
+        self.lists = ItemLists(are_frozen=frozen_items)
         self.runs: set[str] = set()
         self._checkpoints: OrderedDict[str, StoredCheckpoint] = OrderedDict()
 
     def reset(self) -> None:
         """Forget everything but the lock."""
-        self.revision, self.is_deleted, self.lists, self.runs = None, False, ItemLists(), set()
+        self.revision, self.is_deleted, self.runs = None, False, set()
+        self.lists = ItemLists(are_frozen=self.lists.are_frozen)
         self._checkpoints.clear()
 
     def remember(self, key: str, checkpoint: StoredCheckpoint) -> None:
@@ -59,7 +60,8 @@ class Thread:
 class ThreadCache:
     """The threads that this process used last."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, frozen_items: bool) -> None:
+        self.frozen_items = frozen_items
         self._threads: OrderedDict[str, Thread] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -68,7 +70,7 @@ class ThreadCache:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._threads = loop, OrderedDict()
-        thread = self._threads.setdefault(session_id, Thread())
+        thread = self._threads.setdefault(session_id, Thread(frozen_items=self.frozen_items))
         self._threads.move_to_end(session_id)
         if len(self._threads) > _MAX_THREADS:
             self._threads.popitem(last=False)
