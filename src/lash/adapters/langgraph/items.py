@@ -170,9 +170,7 @@ def _fields_of(value: object) -> Fields:
     if value.__pydantic_private__ or value.__pydantic_extra__:
         return None
     try:
-        return {
-            name: _copied(field) if field else _EMPTY.get(type(field), field) for name, field in vars(value).items()
-        }
+        return {name: _remembered(field) for name, field in vars(value).items()}
     except TypeError:
         return None
 
