@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lash
 from lash.adapters.openai_agents import LashSession
+from lash.adapters.openai_agents.histories import Histories
+from lash.model.session.commit import AppendResult
 
 
 async def test_batches_of_concurrent_callers_stay_whole(url: str) -> None:
@@ -46,6 +50,73 @@ async def test_people_can_read_the_conversation(url: str) -> None:
         ("user", "hi"),
         ("assistant", "ho"),
     ]
+
+
+async def test_a_known_history_is_read_again_when_the_session_has_changed(url: str) -> None:
+    """Whoever changes it: another storage, a pop, an erasure; a reader never sees an older history."""
+    session, added = LashSession("chat", url), [{"role": "user", "content": str(n)} for n in range(6)]
+    await session.add_items(added[:2])
+    assert await session.get_items() == added[:2]
+    async with await lash.open(url) as storage:
+        other = LashSession("chat", storage)
+        await other.add_items(added[2:4])
+        assert await session.get_items() == await session.get_items(10) == added[:4]
+        await session.add_items(added[4:])
+        assert await other.get_items() == await session.get_items() == added
+        assert await other.pop_item() == added[5]
+        assert await session.get_items(1) == added[4:5]
+        lash_session = storage.session("openai-agents:chat")
+        await lash_session.erase([(await lash_session.raw_path())[0].node_id])
+    assert await session.get_items() == await session.get_items(9) == added[1:5]
+
+
+async def test_readers_and_writers_share_no_objects(url: str) -> None:
+    """A caller that changes an item that it has added or read changes nothing for others."""
+    session, item = LashSession("chat", url), {"role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+    expected = [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]
+    await session.add_items([item])
+    item["content"] = "changed"
+    read = await session.get_items()
+    assert read == expected
+    read[0]["content"][0]["text"] = "changed"
+    assert await session.get_items() == await LashSession("chat", url).get_items() == expected
+
+
+async def test_a_known_history_takes_one_small_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first read of all items, only the head is read, whatever the process has added."""
+    async with await lash.open(f"sqlite:///{tmp_path}/chat.db") as storage:
+        session = LashSession("chat", storage)
+        await session.add_items([{"role": "user", "content": "hi"}])
+        paths = []
+        read_path = type(storage.session("x")).raw_path
+
+        async def counted(self: Any, **scope: Any) -> Any:  # noqa: ANN401 (passed on)
+            paths.append(scope)
+            return await read_path(self, **scope)
+
+        monkeypatch.setattr(type(storage.session("x")), "raw_path", counted)
+        for number in range(20):
+            await session.add_items([{"role": "user", "content": str(number)}])
+            assert len(await session.get_items()) == number + 2
+            assert len(await session.get_items(2)) == 2
+        assert paths == []
+
+
+def test_histories_are_bounded() -> None:
+    """The oldest is forgotten when the bytes of all items exceed the limit."""
+    histories = Histories(max_bytes=10)
+
+    def extend(name: str, revision: int, parent: str | None, leaf: str) -> None:
+        histories.extend(name, AppendResult(revision=revision, parent_node_id=parent), leaf, [b"1234"])
+
+    extend("a", 1, None, "1")
+    extend("b", 1, None, "1")
+    extend("a", 2, "1", "2")
+    assert ("a" in histories, "b" in histories) == (True, False)
+    extend("c", 1, None, "1")
+    assert ("a" in histories, "c" in histories) == (False, True)
+    extend("c", 3, "2", "3")
+    assert "c" not in histories
 
 
 async def test_a_cleared_session_starts_empty(url: str) -> None:

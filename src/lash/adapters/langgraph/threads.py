@@ -33,7 +33,7 @@ _GONE: Final = (SessionNotFound, SessionDeleted)
 class Thread:
     """What this process remembers of a thread: facts that hold at ``revision``. All of it can be read again."""
 
-    def __init__(self, *, frozen_items: bool) -> None:
+    def __init__(self, *, frozen_items: bool = False) -> None:
         self.lock = asyncio.Lock()
         self.revision: int | None = None
         self.is_deleted = False

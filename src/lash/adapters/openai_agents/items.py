@@ -27,6 +27,15 @@ class _Body(msgspec.Struct):
     message: msgspec.Raw = msgspec.Raw()
 
 
+class _RawBody(msgspec.Struct):
+    native: msgspec.Raw = msgspec.Raw()
+    body: msgspec.Raw = msgspec.Raw()
+
+
+class _RawNode(msgspec.Struct):
+    entry: _RawBody
+
+
 class _Cause(msgspec.Struct):
     turn_id: str | None = None
 
@@ -38,6 +47,9 @@ class _Node(msgspec.Struct):
 
 _decode: Final = msgspec.json.Decoder(_Node).decode
 _decode_message: Final = msgspec.json.Decoder(Message).decode
+_decode_raw: Final = msgspec.json.Decoder(_RawNode).decode
+_decode_items: Final = msgspec.json.Decoder(list[Item]).decode
+_encode: Final = msgspec.json.Encoder().encode
 
 
 def nodes_of(items: Iterable[Item]) -> list[Node]:
@@ -60,6 +72,25 @@ def item_of(node: RawNode) -> Item:
     entry = _decode(node.body).entry
     item: Item = entry.body if entry.native is None else entry.native
     return item
+
+
+def raw_item_of(node: RawNode) -> bytes:
+    """Return the JSON of the item of a node."""
+    entry = _decode_raw(node.body).entry
+    return bytes(entry.native) or bytes(entry.body)
+
+
+def raw_items_of(nodes: Iterable[Node]) -> list[bytes] | None:
+    """Return the JSON of the items that new nodes are made of; None if it cannot be JSON, which an append refuses."""
+    try:
+        return [_encode(_native(node.entry)) for node in nodes]
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+def decoded(raw_items: Sequence[bytes]) -> list[Item]:
+    """Return new objects for items in JSON."""
+    return _decode_items(b"[" + b",".join(raw_items) + b"]")
 
 
 def history_items(path: Sequence[RawNode], *, is_whole: bool = True) -> list[Item]:
@@ -100,6 +131,10 @@ def _items_of_turn(entries: Sequence[_Body]) -> list[Item]:
         return stored
     messages = [_decode_message(entry.message) for entry in entries if bytes(entry.message)]
     return [{"role": _SENT_AS.get(each.role, "user"), "content": each.text} for each in messages if each.text]
+
+
+def _native(entry: Entry) -> object:
+    return entry.body if isinstance(entry, PluginEntry) else getattr(entry, "native", None)
 
 
 def _entry(item: Item) -> Entry:

@@ -11,7 +11,8 @@ from agents.memory.session_settings import SessionSettings, coerce_session_setti
 
 from lash.adapters.attached import Attached, StorageSource
 from lash.adapters.names import short
-from lash.adapters.openai_agents.items import Item, below, item_of, nodes_of
+from lash.adapters.openai_agents.histories import histories_of
+from lash.adapters.openai_agents.items import Item, below, decoded, item_of, nodes_of, raw_item_of, raw_items_of
 from lash.adapters.openai_agents.turn_session import TurnSession
 from lash.errors import InvalidInput, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.session.commit import Append, Commit, GraphDelta, Unchanged
@@ -61,8 +62,7 @@ class LashSession(SessionABC):
         if wanted == 0:
             return []
         last = wanted if wanted is not None and wanted > 0 else None
-        nodes = await self._run(lambda storage: self._path(storage, last))
-        items: list[Any] = [item_of(node) for node in nodes]
+        items: list[Any] = decoded(await self._run(lambda storage: self._read(storage, last)))
         return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -82,7 +82,7 @@ class LashSession(SessionABC):
 
     async def clear_session(self) -> None:
         """Delete the session with all its items."""
-        await _await_mutation(self._run(lambda storage: storage.sessions.delete(self._name)))
+        await _await_mutation(self._run(self._delete))
 
     def close(self) -> None:
         """Refuse further calls. The storage stays open for others."""
@@ -123,20 +123,41 @@ class LashSession(SessionABC):
         if self._is_closed:
             raise RuntimeError(f"{type(self).__name__} is closed")
 
-    async def _path(self, storage: Storage, last: int | None) -> tuple[RawNode, ...]:
+    async def _read(self, storage: Storage, last: int | None) -> list[bytes]:
+        """Return the last items, or all, from memory if the session is at the head at which they were remembered."""
+        histories, session = histories_of(storage), storage.session(self._name)
         try:
-            return await storage.session(self._name).raw_path(last=last)
+            is_short = last is not None and self._name not in histories
+            head = None if is_short else await session.head()
+            known = None if head is None else histories.find(self._name, head)
+            if known is not None:
+                return known[-last:] if last is not None else known.copy()
+            nodes = await session.raw_path(last=last)
         except _GONE:
-            return ()
+            return []
+        items = [raw_item_of(node) for node in nodes]
+        if head is not None and last is None and nodes and nodes[-1].node_id == head.leaf_node_id:
+            histories.keep(self._name, head, items.copy())
+        return items
 
     async def _append(self, storage: Storage, nodes: Sequence[Node]) -> None:
         try:
-            await storage.session(self._name).append(nodes)
+            await self._append_once(storage, nodes)
         except _GONE:
             await storage.sessions.create(
                 self._name, labels={"framework": "openai-agents"}, retention=Retention.latest()
             )
-            await storage.session(self._name).append(nodes)
+            await self._append_once(storage, nodes)
+
+    async def _append_once(self, storage: Storage, nodes: Sequence[Node]) -> None:
+        # Encoded here, where the append encodes them too: the caller may change the items later.
+        raw_items = raw_items_of(nodes)
+        appended = await storage.session(self._name).append(nodes)
+        histories_of(storage).extend(self._name, appended, nodes[-1].node_id, raw_items)
+
+    async def _delete(self, storage: Storage) -> None:
+        await storage.sessions.delete(self._name)
+        histories_of(storage).forget(self._name)
 
     async def _pop(self, storage: Storage, validate: Callable[[TResponseInputItem], None] | None) -> Item | None:
         session = storage.session(self._name)
