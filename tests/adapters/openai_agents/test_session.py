@@ -53,7 +53,7 @@ async def test_people_can_read_the_conversation(url: str) -> None:
 
 
 async def test_a_known_history_is_read_again_when_the_session_has_changed(url: str) -> None:
-    """Whoever changes it: another storage, a pop, an erasure; a reader never sees an older history."""
+    """By another storage, a pop or an erasure: a reader never sees an older history."""
     session, added = LashSession("chat", url), [{"role": "user", "content": str(n)} for n in range(6)]
     await session.add_items(added[:2])
     assert await session.get_items() == added[:2]
