@@ -182,6 +182,14 @@ class TestProcess:
         assert again.record.registration_hash == first.record.registration_hash
         assert await world(storage) == before
 
+    async def test_the_trace_is_not_part_of_the_registration(self, harness: Harness) -> None:
+        """A retry belongs to another trace, and finds the process, which keeps the trace that it was started in."""
+        storage = await opened(harness)
+        traced = [process(provenance=Provenance(traceparent=each)) for each in ("00-a-b-01", "00-c-d-01", None)]
+        first, *again = [await storage.processes.register(each) for each in traced]
+        assert [(each.created, each.record) for each in again] == [(False, first.record)] * 2
+        assert first.record.registration.provenance.traceparent == "00-a-b-01"
+
     @pytest.mark.parametrize("change", OTHERWISE)
     async def test_another_registration_is_a_conflict(self, harness: Harness, change: str) -> None:
         """One id stands for one registration; every part of it except the id counts."""

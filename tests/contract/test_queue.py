@@ -168,6 +168,22 @@ class TestQueue:
         assert await storage.queue.list("s") == ()
         await storage.queue.enqueue(late("x" * 9_000))
 
+    async def test_the_trace_is_not_part_of_the_content(self, harness: Harness) -> None:
+        """A retry belongs to another trace, and is the same message, which keeps the trace that it came with."""
+        storage = await _storage(harness)
+        said = TurnInput.of_text("hello")
+        sent = [
+            await storage.queue.enqueue(
+                BatchDraft(
+                    session_id="s", source_key="k", payloads=(msgspec.structs.replace(said, traceparent=traceparent),)
+                )
+            )
+            for traceparent in ("00-a-b-01", "00-c-d-01", None)
+        ]
+        assert [(each.batch_id, each.created) for each in sent[1:]] == [(sent[0].batch_id, False)] * 2
+        (batch,) = await storage.queue.list("s")
+        assert [getattr(each, "traceparent", "") for each in batch.payloads] == ["00-a-b-01"]
+
     async def test_the_agent_is_not_part_of_the_content(self, harness: Harness) -> None:
         """The same text under the same key is one message, whichever agent each sender names, if any."""
         storage = await _storage(harness)

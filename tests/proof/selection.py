@@ -57,6 +57,7 @@ LONG: Final = (
     "tests/contract/test_fork_model.py",
     "tests/contract/test_maintenance.py::TestMaintenance::test_pruning_takes_many_batches",
     "tests/contract/test_notify.py::TestNotify::test_whoever_listens_for_work_hears_of_it",
+    "tests/deploy/test_files.py::test_the_services_answer_together",
     "tests/engine/bytestore/test_s3.py::test_a_server_killed_half_way_loses_nothing",
     "tests/engine/migration/test_outdated.py",
     "tests/engine/postgres/test_activity.py::test_a_crash_of_the_server_is_a_gap_not_a_mix_up",
@@ -101,8 +102,8 @@ LONG: Final = (
     "tests/runtime/test_worker_process.py",
     "tests/runtime/test_worker_trouble.py",
     "tests/transfer/test_kills.py",
-    "tests/transfer/test_round_trip.py::test_any_graph_survives",
     "tests/transfer/test_move.py::test_a_killed_move_is_gone_on_with",
+    "tests/transfer/test_round_trip.py::test_any_graph_survives",
 )
 """Tests that take seconds each. ``make test`` runs the ones named in docs/guarantees.md, ``make proof`` the others.
 

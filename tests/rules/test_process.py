@@ -155,6 +155,13 @@ def test_a_registration_is_written_with_its_columns() -> None:
     assert encoded.definition_hash == sha256(b'{"name":"s","v":2}')
 
 
+def test_the_trace_of_a_start_is_stored_and_not_hashed() -> None:
+    """A registration with a trace has the hash of the same one without."""
+    traced = encode_registration(replace(TOOL, provenance=replace(TOOL.provenance, traceparent="00-a-b-01")))
+    assert traced.registration_hash == hash_of(TOOL)
+    assert json.loads(traced.body)["provenance"]["traceparent"] == "00-a-b-01"
+
+
 def test_a_plain_registration_has_empty_columns() -> None:
     """The host is its originator, and the optional columns are empty."""
     encoded = encode_registration(EXTERNAL)

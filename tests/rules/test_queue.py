@@ -271,6 +271,15 @@ def test_a_batch_gives_its_session_work_unless_it_is_delayed() -> None:
     assert ready_session(None) is None
 
 
+def test_the_trace_of_the_sender_is_stored_and_not_hashed() -> None:
+    """A message with a trace has the hash of the same message without one."""
+    traced = encode_batch(
+        replace(DRAFT, payloads=tuple(replace(each, traceparent="00-a-b-01") for each in DRAFT.payloads))
+    )
+    assert traced.content_hash == GOLDEN
+    assert '"traceparent":"00-a-b-01"' in traced.payloads
+
+
 def test_a_known_source_key_tells_of_its_batch() -> None:
     """While the batch is queued it is returned, afterwards its final state."""
     encoded = encode_batch(DRAFT)

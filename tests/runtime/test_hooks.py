@@ -63,6 +63,12 @@ class Clumsy(lash.Hook):
     def statement(self, name: str) -> None:
         raise ZeroDivisionError("statement")
 
+    def measure(self, name: str, value: float, attributes: Attributes) -> None:
+        raise ZeroDivisionError("measure")
+
+    def traceparent(self) -> str | None:
+        raise ZeroDivisionError("traceparent")
+
 
 async def test_turns_steps_and_statements_are_told(backend_url: str) -> None:
     """Each attempt of a turn and of a step is a span with its ids; a failed one ends with its error."""
@@ -83,10 +89,9 @@ async def test_turns_steps_and_statements_are_told(backend_url: str) -> None:
         await app.session("bad").send("fail")
         await app.drain()
         turns = {str(given["session_id"]): (given, error) for kind, given, error in hook.spans if kind == "turn"}
-        assert turns["good"] == (
-            {"session_id": "good", "turn_id": f"turn:{sent.batch_id}", "attempt": 1},
-            None,
-        )
+        good, error = turns["good"]
+        assert good.items() >= {"session_id": "good", "turn_id": f"turn:{sent.batch_id}", "attempt": 1}.items()
+        assert (good["agent"], error, float(good["waited_s"]) >= 0) == ("agent", None, True)
         failure = turns["bad"][1]
         assert isinstance(failure, ZeroDivisionError)
         assert failure.__traceback__ is not None
@@ -172,7 +177,7 @@ async def test_a_hook_that_fails_breaks_nothing(backend_url: str, caplog: pytest
     assert [kind for kind, _, _ in hook.spans] == ["step", "turn"]
     told = [record for record in caplog.records if "failed; the run that it watches goes on" in record.getMessage()]
     assert sorted(record.getMessage().split(" ")[0] for record in told) == [
-        *("Clumsy.note", "Clumsy.span", "Clumsy.statement")
+        *("Clumsy.note", "Clumsy.span", "Clumsy.statement", "Clumsy.traceparent")
     ]
     assert all(record.exc_info is not None and record.exc_info[0] is ZeroDivisionError for record in told)
 

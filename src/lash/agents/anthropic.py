@@ -60,6 +60,8 @@ class Messages:
     signatures are kept, and sent back as they came.
     """
 
+    provider: Final = "anthropic"
+
     def __init__(
         self,
         model: str,

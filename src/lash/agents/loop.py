@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -27,6 +28,7 @@ from lash.errors import InvalidInput, StepFailed
 from lash.model.session.message import Message, Part, PartKind, ResponseMeta, Role
 from lash.model.session.usage import UsageSum
 from lash.model.value import JSON, Value
+from lash.runtime.hooks import about_steps
 from lash.runtime.turns.messages import read_reply
 from lash.runtime.turns.turn import Turn
 
@@ -133,9 +135,15 @@ class Loop:
                 return Trouble(error=type(error).__name__, message=str(error), pause_s=_pause(error, pause_s))
 
         try:
-            return await self._turn.step("model", model)
+            with self._about_model():
+                return await self._turn.step("model", model)
         except StepFailed as failed:
             raise _typed(failed) from failed.__cause__
+
+    def _about_model(self) -> AbstractContextManager[None]:
+        """Let hooks know which model a step calls."""
+        model = self._agent.model
+        return about_steps(provider=getattr(model, "provider", None), model=getattr(model, "model", "unknown"))
 
     async def _conversation(self) -> list[Message]:
         """Return what the model gets of the conversation; an older part that is too long is summarized before."""
@@ -160,7 +168,8 @@ class Loop:
             text = "".join(piece for piece in pieces if isinstance(piece, str))
             return _whole(last if isinstance(last, ModelReply) else _as_reply(text))
 
-        reply = await self._turn.step("compact", compact)
+        with self._about_model():
+            reply = await self._turn.step("compact", compact)
         self._book(reply, source="compaction")
         self._turn.add(summary_message(reply, older))
 
@@ -245,7 +254,7 @@ class Loop:
             msgspec.structs.replace(answer, text=f"{answer.text}\n\nApproved with the note: {note}") if note else answer
         )
 
-    def _step(self, call: ToolCall, key: str, tool: Tool | None) -> Awaitable[ToolAnswer]:
+    async def _step(self, call: ToolCall, key: str, tool: Tool | None) -> ToolAnswer:
         turn, attempt = self._turn, 0
 
         async def run(arguments: str) -> ToolAnswer:
@@ -260,10 +269,11 @@ class Loop:
             turn.activity({"tool_result": {"id": call.id, "name": call.name, "failed": answer.failed}})
             return answer
 
-        if tool is None:
-            return turn.options(key=f"tool.{key}").step("tool", run, call.arguments)
-        options = turn.options(key=f"tool.{key}", once=tool.once, retry=tool.retry)
-        return options.step(tool.name, run, call.arguments)
+        with about_steps(tool=call.name, call_id=call.id):
+            if tool is None:
+                return await turn.options(key=f"tool.{key}").step("tool", run, call.arguments)
+            options = turn.options(key=f"tool.{key}", once=tool.once, retry=tool.retry)
+            return await options.step(tool.name, run, call.arguments)
 
     def _named(self, parts: Sequence[Part]) -> tuple[Part, ...]:
         """Return the parts of a reply with ids that are unique in the turn."""

@@ -20,6 +20,7 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
     "lash worker shop.agents:app",
     "lash worker shop.agents:app --sessions 4 --grace 30",
     "lash worker shop.agents:app --agent support --label region=eu",
+    "lash worker shop.agents:app --http 127.0.0.1:9090",
     storage=False,
 )
 @click.argument("target", metavar="MODULE:APP")
@@ -57,6 +58,11 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
     help="How many seconds running work may take to finish after a stop.",
 )
 @click.option(
+    "--http",
+    metavar="HOST:PORT",
+    help="Serve /live, /ready and /metrics there, for probes and Prometheus; port 0 takes a free one.",
+)
+@click.option(
     "--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="The lowest level to log."
 )
 def worker(
@@ -68,6 +74,7 @@ def worker(
     agents: tuple[str, ...],
     labels: dict[str, str],
     grace: float | None,
+    http: str | None,
     log_level: str,
 ) -> None:
     """Run the agents and processes of an application until SIGTERM or SIGINT; logs go to standard error.
@@ -88,6 +95,6 @@ def worker(
         "labels": labels or None,
         "grace_s": grace,
     }
-    code = run(target, wanted, level=log_level)
+    code = run(target, wanted, level=log_level, http=http)
     if code != OK:
         raise CommandFailed(code)

@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from types import FrameType, ModuleType
 from typing import Final
 
@@ -21,6 +21,9 @@ from lash.cli.exits import SCHEMA
 from lash.cli.output import escaped, write
 from lash.errors import ConfigError, LashError, SchemaMismatch
 from lash.runtime.app import App
+from lash.telemetry.health import Checks, parse_address, serve_health
+from lash.telemetry.prometheus import PrometheusHook
+from lash.telemetry.systemd import notify, notifying
 
 _DEFAULT_NAME: Final = "app"
 _LEAVE_S: Final = 2.0
@@ -37,18 +40,21 @@ class _EscapingFormatter(logging.Formatter):
         return "\n".join(map(escaped, super().format(record).split("\n")))
 
 
-def run(target: str, wanted: Mapping[str, object], *, level: str) -> int:
+def run(target: str, wanted: Mapping[str, object], *, level: str, http: str | None = None) -> int:
     """Load the application and run its worker until a signal or a newer schema stops it; return the exit code.
 
-    ``wanted`` are options of the worker; None leaves one as the application has it.
+    ``wanted`` are options of the worker; None leaves one as the application has it. With ``http``, an address, it
+    serves probes and metrics there.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_EscapingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
     try:
+        address, metrics = None if http is None else parse_address(http), PrometheusHook()
         app = load_app(target)
         given = {name: value for name, value in wanted.items() if value is not None}
-        app.configure(options=msgspec.structs.replace(app.options, **given), worker=True)
+        hooks = () if address is None else (metrics,)
+        app.configure(options=msgspec.structs.replace(app.options, **given), worker=True, hooks=hooks)
     except ConfigError as error:
         write(sys.stderr, f"lash worker: {error}")
         return 2
@@ -56,7 +62,7 @@ def run(target: str, wanted: Mapping[str, object], *, level: str) -> int:
     leave = threading.Timer(_LEAVE_S, _leave)
     leave.daemon = True
     try:
-        asyncio.run(_work(app, leave))
+        asyncio.run(_work(app, leave, address, metrics))
     except LashError as error:
         write(sys.stderr, f"lash worker: {error}")
         return SCHEMA if isinstance(error, SchemaMismatch) else 1
@@ -109,15 +115,22 @@ def _leave() -> None:
     os._exit(1)
 
 
-async def _work(app: App, leave: threading.Timer) -> None:
+async def _work(app: App, leave: threading.Timer, address: tuple[str, int] | None, metrics: PrometheusHook) -> None:
     stop = asyncio.Event()
-    with _hints(stop):
+    async with AsyncExitStack() as serving:
+        serving.enter_context(_hints(stop))
         await app.open()
+        if address is not None:
+            checks = Checks(metrics.text, app.storage.work.check_schema)
+            port = await serving.enter_async_context(serve_health(*address, checks))
+            _log.info("serving /live, /ready and /metrics on %s:%d", address[0], port)
+        await serving.enter_async_context(notifying())
         _log.info("working, on up to %d sessions and %d processes", app.options.sessions, app.options.processes)
         working, stopped = asyncio.create_task(app.run()), asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if stopped.done():
+                notify("STOPPING=1")
                 _log.info("stopping; what runs has %g seconds to finish", app.options.grace_s)
         finally:
             stopped.cancel()

@@ -58,6 +58,8 @@ class TurnInput(_BatchPayload, frozen=True, kw_only=True, tag="turn_input"):
     items: tuple[TextItem | AttachmentItem, ...]
     protocol_turn_options: JSONObject = msgspec.field(default_factory=dict)
     trace_turn_id: str | None = None
+    traceparent: str | None = None
+    """The W3C trace context of its sender; not part of its content."""
 
     @classmethod
     def of_text(cls, text: str) -> TurnInput:

@@ -73,12 +73,15 @@ class App(Declarations):
         self._life = asyncio.Lock()
         self._draining = asyncio.Lock()
 
-    def configure(self, *, options: WorkerOptions | None = None, worker: bool | None = None) -> None:
-        """Change options before the app is opened, as ``lash worker`` does with an app that only sends."""
+    def configure(
+        self, *, options: WorkerOptions | None = None, worker: bool | None = None, hooks: Sequence[Hook] = ()
+    ) -> None:
+        """Change options and add hooks before the app is opened, as ``lash worker`` does."""
         if self._core is not None:
             raise ConfigError("the app is open; configure it before opening it")
         self.options = self.options if options is None else options
         self._with_worker = self._with_worker if worker is None else worker
+        self._hooks = self._hooks.and_also(hooks)
 
     # Life.
 
@@ -155,7 +158,7 @@ class App(Declarations):
         core = self._require()
         if agent is not None:
             core.agent(agent.name if isinstance(agent, AgentDefinition) else agent)
-        return SessionHandle(core.storage, session_id, agent=agent_name(agent))
+        return SessionHandle(core.storage, session_id, agent=agent_name(agent), traceparent=core.hooks.traceparent)
 
     def handle(self, process_id: str) -> ProcessHandle[Any]:
         """Return a handle on a process by its id."""

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from lash.errors import ConfigError, LashError, NewerSchema, StorageClosed, StoreUnavailable, UnknownDefinition
 from lash.model.lease import LeaseFence, LeaseOwner
 from lash.model.limit import Limit
@@ -115,10 +117,15 @@ class Core:
             input=engine_input(process, arguments),
             identity=identity(process),
             event_types=process.event_types(),
-            provenance=provenance,
+            provenance=self._traced(provenance),
             environment_ref=environment_ref(process),
             wake_session_id=wake_session_id,
         )
+
+    def _traced(self, provenance: Provenance) -> Provenance:
+        """Return where a process comes from, with the trace that it belongs to."""
+        traceparent = self.hooks.traceparent()
+        return provenance if traceparent is None else msgspec.structs.replace(provenance, traceparent=traceparent)
 
     async def emit(self, source_type: str, payload: JSON, *, key: str, source_key: str | None) -> EmitReport:
         """Emit an occurrence; the key makes it idempotent."""

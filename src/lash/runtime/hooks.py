@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, TypeAlias
 
 from lash.errors import ConfigError
@@ -50,6 +50,10 @@ class Hook:
         app = lash.App(url, hooks=[Figures()])
     """
 
+    content = False
+    """Whether the hook gets texts: the span of a turn then has ``input``, its messages, and ``turn.committed`` has
+    ``output``, its reply, both as JSON of ``[{"role": ..., "parts": [{"type": "text", "content": ...}]}]``."""
+
     def span(self, kind: str, attributes: Attributes) -> AbstractContextManager[None]:  # noqa: ARG002 (a base)
         """Surround one attempt of a ``turn``, a ``step``, or one run of a ``process``.
 
@@ -57,8 +61,11 @@ class Hook:
         released or cancelled has not failed. The manager is entered and left in one task, which does the work or
         starts its tasks: context variables reach all of it.
 
-        A turn has ``session_id``, ``turn_id`` and ``attempt``; a process has ``process_id`` and ``process``; a step has
-        ``step`` (its key), ``name``, ``attempt``, and the ids of what it belongs to.
+        A turn has ``agent``, ``session_id``, ``turn_id``, ``attempt``, and ``waited_s``, the seconds between its
+        message's arrival, or the time it was delayed to, and its claim; a process has ``process_id`` and ``process``;
+        a step has ``step`` (its key), ``name``, ``attempt``, and the ids of what it belongs to. A call of a tool also
+        has ``tool`` and ``call_id``, a call of a model ``provider`` and ``model``, each if it is known. A turn or
+        process whose sender was traced has ``traceparent``.
         """
         return contextlib.nullcontext()
 
@@ -66,10 +73,10 @@ class Hook:
         """Called for a single event.
 
         The kinds are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now), ``turn.parked``,
-        ``turn.ended`` (it is committed or a dead letter), ``process.retried``, ``process.failed`` (it has ended),
-        ``process.parked``, ``process.continued`` (its next run begins), ``process.ended`` (the process, or one of its
-        runs), ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a session by a
-        newer version), ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database),
+        ``turn.committed``, ``turn.ended`` (it is committed or a dead letter), ``process.retried``, ``process.failed``
+        (it has ended), ``process.parked``, ``process.continued`` (its next run begins), ``process.ended`` (the process,
+        or one of its runs), ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a
+        session by a newer version), ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database),
         ``storage.back``, ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not),
         ``worker.draining`` (it takes nothing new, and stops when nothing runs), ``worker.stopping`` (it waits for
         sessions and processes, up to the grace time) and ``worker.outdated`` (it stops, because the storage was
@@ -80,8 +87,26 @@ class Hook:
         ``error`` and ``traceback``, without frames of lash; the two retries have ``next_s``, the pause in seconds.
 
         ``turn.ended`` and ``process.ended`` have the name of the agent or the process, its ids, ``outcome``, ``took_s``
-        and ``steps``. A turn took the time of its last run, a process the time since its start.
+        and ``steps``. A turn took the time of its last run, a process the time since its start. ``turn.committed`` has
+        ``took_s``, the seconds of the commit, and for a turn with usage ``input_tokens``, ``output_tokens``,
+        ``cached_input_tokens``, ``reasoning_tokens``, and ``model`` if it is only one.
         """
+
+    def measure(self, name: str, value: float, attributes: Attributes) -> None:
+        """Called for a figure that has a value at each moment; the last one counts.
+
+        A worker measures itself four times a second: ``loop.lag`` in seconds, ``slots.used`` and ``slots.free`` by
+        ``kind``. The duty worker measures the storage every 15 seconds: ``queue.depth`` by ``state``,
+        ``queue.oldest_age`` in seconds, ``dead_letters``, ``processes`` by ``status``, ``waits.open``, ``workers.live``
+        and ``storage.bytes``.
+        """
+
+    def traceparent(self) -> str | None:
+        """Return the W3C trace context of the code that sends a message or starts a process now; it is stored with it.
+
+        The span of the turn or of the process gets it back as ``traceparent``, on whichever machine it runs.
+        """
+        return None
 
     def statement(self, name: str) -> None:
         """Called before a statement is sent to the database; on SQLite also from other threads than the loop's."""
@@ -133,15 +158,48 @@ class Hooks:
         for hook in hooks:
             if not isinstance(hook, Hook):
                 raise ConfigError(f"expected an instance of a subclass of lash.Hook, got {hook!r:.80}")
+        self._all = tuple(hooks)
         self._spanning = _overriding(hooks, "span", Hook.span)
         self._noting = _overriding(hooks, "note", Hook.note)
         self._stating = _overriding(hooks, "statement", Hook.statement)
+        self._measuring = _overriding(hooks, "measure", Hook.measure)
+        self._tracing = _overriding(hooks, "traceparent", Hook.traceparent)
+        self.content = any(hook.content for hook in hooks)
+        """Whether a hook gets the texts of messages."""
         self._blamed: set[tuple[int, str]] = set()
+
+    def and_also(self, hooks: Sequence[Hook]) -> Hooks:
+        """Return these hooks and further ones."""
+        return Hooks((*self._all, *hooks)) if hooks else self
 
     @property
     def on_statement(self) -> Callable[[str], None] | None:
         """The callback of a storage for each statement; None if no hook overrides it."""
         return self.statement if self._stating else None
+
+    @property
+    def measures(self) -> bool:
+        """Whether a hook takes measured figures; without one, nothing is measured."""
+        return bool(self._measuring)
+
+    def measure(self, name: str, value: float, **attributes: str | float | bool) -> None:
+        for hook in self._measuring:
+            try:
+                hook.measure(name, value, attributes)
+            except Exception:  # noqa: BLE001 (a hook never breaks what it watches)
+                self.blame(hook, "measure")
+
+    def traceparent(self) -> str | None:
+        """Return the trace context of the running code, from the first hook that has one."""
+        for hook in self._tracing:
+            try:
+                found = hook.traceparent()
+            except Exception:  # noqa: BLE001 (a hook never breaks what it watches)
+                self.blame(hook, "traceparent")
+            else:
+                if found is not None:
+                    return found
+        return None
 
     def span(self, kind: str, **attributes: str | float | bool) -> AbstractContextManager[None]:
         """Surround a piece of work with the managers of all hooks."""
@@ -170,7 +228,8 @@ class Hooks:
     def step(self, scope: ExecutionScope, key: str, attempt: int) -> AbstractContextManager[None]:
         if not self._spanning:
             return _NOTHING
-        return self.span(STEP, step=key, name=_step_name(key), attempt=attempt, **scope_attributes(scope))
+        about = _about_steps.get()
+        return self.span(STEP, step=key, name=_step_name(key), attempt=attempt, **scope_attributes(scope), **about)
 
     def step_replayed(self, scope: ExecutionScope, key: str) -> None:
         self.note("step.replayed", step=key, name=_step_name(key), **scope_attributes(scope))
@@ -235,6 +294,18 @@ class _Span:
 
 _current_span: Final[contextvars.ContextVar[_Span | None]] = contextvars.ContextVar("lash_span", default=None)
 _NOTHING: Final[AbstractContextManager[None]] = contextlib.nullcontext()
+_NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
+_about_steps: Final = contextvars.ContextVar("lash_about_steps", default=_NO_ATTRIBUTES)
+
+
+@contextlib.contextmanager
+def about_steps(**attributes: str | None) -> Iterator[None]:
+    """Add attributes to the spans of the steps inside, such as the tool that a step calls; None is left out."""
+    token = _about_steps.set({name: value for name, value in attributes.items() if value is not None})
+    try:
+        yield
+    finally:
+        _about_steps.reset(token)
 
 
 def scope_attributes(scope: ExecutionScope) -> dict[str, str]:

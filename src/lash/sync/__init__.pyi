@@ -329,8 +329,10 @@ class App:
         clock: Clock | None = None,
         **storage_options: Any,
     ) -> None: ...
-    def configure(self, *, options: WorkerOptions | None = None, worker: bool | None = None) -> None:
-        """Change options before the app is opened, as ``lash worker`` does with an app that only sends."""
+    def configure(
+        self, *, options: WorkerOptions | None = None, worker: bool | None = None, hooks: Sequence[Hook] = ...
+    ) -> None:
+        """Change options and add hooks before the app is opened, as ``lash worker`` does."""
     def open(self) -> None:
         """Open the storage and start the worker. ``with app`` calls it; on an open app it does nothing."""
     def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:

@@ -24,6 +24,8 @@ ERRORS: Final = ClientErrors(
 class OpenAIModel:
     """A model of one of OpenAI's APIs. Its settings are arguments of every request."""
 
+    provider: Final = "openai"
+
     def __init__(
         self,
         model: str,

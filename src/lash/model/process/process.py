@@ -41,6 +41,8 @@ class Provenance(Value, frozen=True, kw_only=True):
     caused_by: CausalRef | None = None
     rerun_of: str | None = None
     """The id of the process that this one repeats with the same input."""
+    traceparent: str | None = None
+    """The W3C trace context of the start. It is not part of the registration's identity."""
 
     def __post_init__(self) -> None:
         share_default(self, "originator", HOST)

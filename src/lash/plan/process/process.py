@@ -130,7 +130,7 @@ def encode_registration(registration: Registration) -> EncodedRegistration:
     return EncodedRegistration(
         registration=complete,
         body=encode(complete, Registration, what),
-        registration_hash=content_hash(b"lash.registration.v1\0" + canonical(complete)),
+        registration_hash=content_hash(b"lash.registration.v1\0" + canonical(_without_trace(complete))),
         kind=check_identifier(f"{what}: identity.kind", identity.kind),
         label=None if identity.label is None else check_text(f"{what}: identity.label", identity.label, limit=255),
         definition_hash=definition_hash(identity.definition),
@@ -138,6 +138,14 @@ def encode_registration(registration: Registration) -> EncodedRegistration:
         parent_process_id=None if parent is None else check_identifier(f"{what}: caused_by.process_id", parent),
         runnable=is_runnable(complete),
     )
+
+
+def _without_trace(registration: Registration) -> Registration:
+    """Return what identifies a registration: a retry of its sender belongs to another trace, and starts the same."""
+    if registration.provenance.traceparent is None:
+        return registration
+    provenance = msgspec.structs.replace(registration.provenance, traceparent=None)
+    return msgspec.structs.replace(registration, provenance=provenance)
 
 
 def same_registration(encoded: EncodedRegistration, row: ProcessRow) -> ProcessRecord:

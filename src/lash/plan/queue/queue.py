@@ -117,7 +117,7 @@ def _agent_of(draft: BatchDraft) -> str | None:
 
 def _hash(draft: BatchDraft, payloads: tuple[Payload, ...]) -> str:
     content = {
-        "payloads": payloads,
+        "payloads": tuple(map(_without_trace, payloads)),
         "delivery": _label(Delivery, "delivery", draft.delivery),
         "slot": _label(Slot, "slot", draft.slot),
         "merge_key": draft.merge_key,
@@ -136,6 +136,13 @@ def _without_agent(payload: Payload) -> Payload:
         return payload
     options = {name: value for name, value in payload.protocol_turn_options.items() if name != AGENT_OPTION}
     return msgspec.structs.replace(payload, protocol_turn_options=options)
+
+
+def _without_trace(payload: Payload) -> Payload:
+    """Return the content of a payload: a retry of its sender belongs to another trace, and sends the same."""
+    if not isinstance(payload, TurnInput) or payload.traceparent is None:
+        return payload
+    return msgspec.structs.replace(payload, traceparent=None)
 
 
 def check_size(encoded: EncodedBatch, budget: CommitBudget) -> None:

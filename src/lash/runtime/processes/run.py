@@ -122,7 +122,10 @@ class ProcessRun:
             if self._crashes > self.definition.retry.max_crashes:
                 await self._failed.end_crashed(self.definition)
                 return RunEnd.ENDED
-            with self._core.hooks.span(PROCESS, process_id=self.process_id, process=self.definition.name):
+            traceparent = self.record.registration.provenance.traceparent
+            sender = {} if traceparent is None else {"traceparent": traceparent}
+            name = self.definition.name
+            with self._core.hooks.span(PROCESS, process_id=self.process_id, process=name, **sender):
                 return await self._drive(arguments)
         except (LeaseLost, ProcessTerminal, EventConflict) as lost:
             # EventConflict: another writer ended it with a different outcome.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -44,12 +44,19 @@ class Asking:
     """What one run of a turn asks other sessions, and the processes that it waits for."""
 
     def __init__(
-        self, session_id: str, turn_id: str, parking: TurnParking, journal: Journal, batches: tuple[Batch, ...]
+        self,
+        session_id: str,
+        turn_id: str,
+        parking: TurnParking,
+        journal: Journal,
+        batches: tuple[Batch, ...],
+        traceparent: Callable[[], str | None],
     ) -> None:
         self._session_id = session_id
         self._turn_id = turn_id
         self._parking = parking
         self._journal = journal
+        self.traceparent = traceparent
         self._depth = _depth_of(batches)
         self._priority = max((batch.priority for batch in batches), default=0)
 
@@ -166,7 +173,7 @@ class ChildSession(SessionHandle):
     """A session that a turn works with. A question to it parks the turn, or yields its slot inside a step."""
 
     def __init__(self, storage: Storage, session_id: str, *, agent: str | None, asking: Asking) -> None:
-        super().__init__(storage, session_id, agent=agent)
+        super().__init__(storage, session_id, agent=agent, traceparent=asking.traceparent)
         self._asking = asking
 
     def question(self, text: str, key: str) -> BatchDraft:

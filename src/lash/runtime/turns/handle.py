@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 from typing import TypeVar, overload
 
@@ -48,10 +48,18 @@ T = TypeVar("T")
 class SessionHandle:
     """One durable conversation. The handle holds no state: every call reads the storage."""
 
-    def __init__(self, storage: Storage, session_id: str, *, agent: str | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        session_id: str,
+        *,
+        agent: str | None = None,
+        traceparent: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._storage = storage
         self.session_id = session_id
         self._agent = agent
+        self._traceparent = traceparent
 
     def __repr__(self) -> str:
         return f"<session {self.session_id}>"
@@ -164,7 +172,7 @@ class SessionHandle:
         """
         forked = session_id or new_id()
         await self._storage.sessions.fork(self.session_id, forked, node_id=at)
-        return SessionHandle(self._storage, forked, agent=self._agent)
+        return SessionHandle(self._storage, forked, agent=self._agent, traceparent=self._traceparent)
 
     async def state(self) -> dict[str, JSON]:
         """Return the state that the last turn saved: what its agent sees as ``turn.state``."""
@@ -352,7 +360,7 @@ class SessionHandle:
             options |= branch.option()
         return BatchDraft(
             session_id=self.session_id,
-            payloads=(TurnInput(items=items, protocol_turn_options=options),),
+            payloads=(TurnInput(items=items, protocol_turn_options=options, traceparent=self._traceparent()),),
             source_key=key,
             delivery=Delivery.EARLIEST_SAFE_BOUNDARY if early else Delivery.AFTER_CURRENT_TURN_COMMIT,
             available_at_ms=0 if at is None else max(0, round(at.timestamp() * 1_000)),

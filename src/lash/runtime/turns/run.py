@@ -34,6 +34,7 @@ from lash.runtime.time_limit import time_limit
 from lash.runtime.turns.branches import BranchPoint, branch_of
 from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.end import LAST, TurnEnd
+from lash.runtime.turns.hook_attributes import committed_attributes, turn_attributes
 from lash.runtime.turns.inbox import Inbox, wanted_agent
 from lash.runtime.turns.parking import TurnParking
 from lash.runtime.turns.past import Past
@@ -191,7 +192,8 @@ class TurnRun:
         if crashes > agent.retry.max_crashes:
             failed = failed_attempt(crash_error(crashes), attempt=crashes, max_attempts=agent.retry.max_crashes)
             return await self._bury(agent, failed)
-        with self._core.hooks.span(TURN, session_id=self.session_id, turn_id=self.turn_id, attempt=self.attempt):
+        about = turn_attributes(claim, content=self._core.hooks.content)
+        with self._core.hooks.span(TURN, **self._ids(agent), attempt=self.attempt, **about):
             return await self._drive(agent)
 
     async def _drive(self, agent: AgentDefinition) -> TurnEnd:
@@ -330,6 +332,7 @@ class TurnRun:
         # Observers see the activity of a turn before its commit.
         await self._core.activity.flush(self.session_id)
         trace, name = trace_of_turn(self._claimed, self._journal), (self._agent or agent).name
+        began = time.monotonic()
         while True:
             past = self._past
             commit = self._draft.commit(past.history, past.parent_node_id, name, self._fence, done, trace)
@@ -339,6 +342,9 @@ class TurnRun:
                 await self.lease.bridge("reading the session", self._past.load)
                 continue
             self._core.histories.advance(self.session_id, commit, result)
+            took_s = round(time.monotonic() - began, 6)
+            about = committed_attributes(self._draft, content=self._core.hooks.content)
+            self._core.hooks.note("turn.committed", **self._ids(agent), took_s=took_s, **about)
             return TurnEnd.COMMITTED
 
     async def _fail(self, agent: AgentDefinition, error: BaseException) -> TurnEnd:

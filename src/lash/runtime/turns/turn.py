@@ -58,7 +58,7 @@ class Turn(Waits):
         super().__init__(run.parking, journal)
         self._run = run
         self._core = core
-        self._asking = Asking(run.session_id, run.turn_id, run.parking, journal, run.batches)
+        self._asking = Asking(run.session_id, run.turn_id, run.parking, journal, run.batches, core.hooks.traceparent)
         self._draft = draft
 
     @property

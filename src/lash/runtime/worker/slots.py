@@ -50,6 +50,11 @@ class Slots(Generic[Run]):
         return 0 if self.is_full else self._limit - self._working
 
     @property
+    def used(self) -> int:
+        """How many are taken by runs that work: one that waits for others, or only records its outcome, is not."""
+        return self._working
+
+    @property
     def _working(self) -> int:
         return len(self._runs) - len(self._finishing | self._yielded)
 

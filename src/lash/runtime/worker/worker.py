@@ -12,6 +12,7 @@ from lash.runtime.processes.run import ProcessRun
 from lash.runtime.turns.run import TurnRun
 from lash.runtime.worker.backlog import Backlog
 from lash.runtime.worker.maintenance import maintain_regularly
+from lash.runtime.worker.measures import measure_regularly
 from lash.runtime.worker.membership import Membership
 from lash.runtime.worker.poll import Poller
 from lash.runtime.worker.processes import ProcessRunner
@@ -57,11 +58,12 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop` is called; then let runs finish within the grace time, and give back the rest."""
-        watchdog = Watchdog(self._core.hooks, self._watch_others)
+        watchdog = Watchdog(self._core.hooks, self._watch_others, self._measure_slots)
         background = [
             asyncio.create_task(self._renewal.run(), name="lash-worker-renewal"),
             asyncio.create_task(watchdog.run(), name="lash-worker-watchdog"),
             asyncio.create_task(maintain_regularly(self._core, self._is_duty_worker), name="lash-worker-maintenance"),
+            asyncio.create_task(measure_regularly(self._core, self._is_duty_worker), name="lash-worker-measures"),
         ]
         try:
             await self._poller.run()
@@ -94,6 +96,11 @@ class Worker:
 
     def _is_duty_worker(self) -> bool:
         return self._membership.is_first
+
+    def _measure_slots(self) -> None:
+        for kind, slots in (("sessions", self._turn_slots), ("processes", self._process_slots)):
+            self._core.hooks.measure("slots.used", slots.used, kind=kind)
+            self._core.hooks.measure("slots.free", slots.free, kind=kind)
 
     def _watch_others(self) -> None:
         """Poll soon if another worker on this machine died."""
