@@ -197,6 +197,27 @@ class TestWorker:
         nowhere = LeaseOwner(owner_id="n", incarnation_id="n")
         assert (await sent(storage, beat("n", owner=nowhere))).neighbours == ()
 
+    async def test_workers_that_take_the_same_sessions_are_alike(self, harness: Harness) -> None:
+        """A worker learns which others choose from the same sessions: late, draining and other kinds are left out."""
+        storage = await harness.open()
+        clerk = Served(agents=("clerk",))
+        for name, changes in (
+            ("a", {}),
+            ("b", {"session_slots": 0}),
+            ("c", {"served": clerk}),
+            ("d", {"served": Served(labels={"gpu": "yes"})}),
+            ("e", {}),
+            ("f", {"beat_ms": 1}),
+            ("g", {}),
+            ("h", {"served": clerk}),
+        ):
+            await sent(storage, beat(name, **changes))
+        await storage.workers.drain("g")
+        await harness.clock.advance(100)
+        assert (await sent(storage, beat("a"))).alike == ("e",)
+        assert (await sent(storage, beat("c", served=clerk))).alike == ("h",)
+        assert (await sent(storage, beat("d", served=Served(labels={"gpu": "yes"})))).alike == ()
+
     async def test_a_poll_without_a_beat_registers_nothing(self, harness: Harness) -> None:
         """Programs that poll without a beat are no workers."""
         storage = await harness.open()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import msgspec
 
-from lash.plan.dispatch import ReadyWork, rank_workers
+from lash.plan.dispatch import ReadyWork, count_steps, rank_workers
 from lash.plan.worker import WorkerRow
 
 WORKER = WorkerRow("w", "o", "m", 3, None, None, "1", 0, 1_000, 50, 4, 8, 4, 8, None, None, None, "c", "active")
@@ -104,3 +106,38 @@ def test_a_busy_worker_yields_to_the_second_best() -> None:
         assert order(1, 2, 4) == second + first + third
         assert order(1, 1, 4) == first + second + third
     assert ranked(SESSION, worker("a", free_sessions=1)) == "a"
+
+
+def test_work_is_taken_at_once_by_the_worker_that_it_is_assigned_to() -> None:
+    """Of all workers one waits for no step, and it is the first of the order in which work is assigned."""
+    fleet = [worker(name) for name in "abcdef"]
+    for number in range(40):
+        work = ReadyWork(f"s{number}", None, None)
+        waits = {each: count_steps(each, work.id, [other for other in "abcdef" if other != each]) for each in "abcdef"}
+        assert [each for each, steps in waits.items() if steps == 0] == [ranked(work, *fleet)[0]]
+    assert count_steps("a", "s", ()) == 0
+
+
+def test_with_each_step_about_twice_as_many_workers_may_take_it() -> None:
+    """Nearer workers wait no longer than others, and the last ones for a number of steps that grows with the logarithm."""
+    names = [f"worker {number}" for number in range(64)]
+    allowed = [0] * 9
+    for number in range(50):
+        work = ReadyWork(f"s{number}", None, None)
+        order = [each.worker_id for each in rank_workers(work, map(worker, names), 1_000, is_process=False)]
+        steps = [count_steps(each, work.id, [other for other in names if other != each]) for each in order]
+        assert steps == sorted(steps)
+        assert steps[-1] <= 1 + math.log2(64) + 1
+        for step in range(9):
+            allowed[step] += sum(each <= step for each in steps)
+    # One each at first, then some, and after the second step about twice as many with each further one.
+    assert allowed[0] == 50
+    assert allowed[-1] == 50 * 64
+    for less, more in itertools.pairwise(allowed[2:7]):
+        assert 1.5 < more / less < 2.6
+
+
+def test_the_order_is_the_same_on_both_databases() -> None:
+    """The hash is MD5 of the worker's id and the id of the work, which PostgreSQL computes too; its least is best."""
+    # md5sum prints 0c23… for "as0", 994a… for "bs0" and 0c73… for "cs0".
+    assert ranked(ReadyWork("s0", None, None), *[worker(name) for name in "abc"]) == "acb"

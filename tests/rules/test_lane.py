@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from lash.model.work import SessionLanes
-from lash.plan.lane import take_turns
+from lash.plan.lane import OPEN_EVERY, choose_share, take_turns
 
 FULL = SessionLanes(urgent=("u1", "u2"), resumed=("r1", "r2"), waiting=("w1", "w2"), newest=("n1", "n2"))
 
@@ -54,3 +54,37 @@ def test_some_sessions_of_each_lane() -> None:
     assert FULL.only(lambda each: each.endswith("1")) == SessionLanes(
         urgent=("u1",), resumed=("r1",), waiting=("w1",), newest=("n1",)
     )
+
+
+SHARED = SessionLanes(
+    urgent=("u",), resumed=("r1", "mine1", "r2"), waiting=("w1", "mine2", "w2"), newest=("n1", "mine3", "n2")
+)
+MINE = {"mine1", "mine2", "mine3"}
+WAITED = {"r2", "w1", "w2", "n2"}
+
+
+def test_a_worker_leaves_sessions_to_their_workers_until_they_have_waited() -> None:
+    """It takes its own sessions first, then the ones that have waited; urgent ones are taken by any worker."""
+    assert choose_share(SHARED, MINE, (), first=1) == SessionLanes(
+        urgent=("u",), resumed=("mine1",), waiting=("mine2", "mine3"), newest=("mine3",)
+    )
+    assert choose_share(SHARED, MINE, WAITED, first=1) == SessionLanes(
+        urgent=("u",), resumed=("mine1", "r2"), waiting=("mine2", "mine3", "w1", "w2", "n2"), newest=("mine3",)
+    )
+
+
+def test_no_session_that_has_waited_is_left_out() -> None:
+    """A worker that finds none of its own takes any of the others."""
+    everything = frozenset(SHARED.all)
+    for first in range(18):
+        assert frozenset(choose_share(SHARED, (), everything, first=first).all) == everything
+
+
+def test_open_places_prefer_no_session_and_reach_each_lane() -> None:
+    """There a worker takes what comes first in each lane; over some rounds each lane has such a place."""
+    chosen = choose_share(SHARED, MINE, WAITED, first=OPEN_EVERY)
+    assert chosen == SessionLanes(
+        urgent=("u",), resumed=("mine1", "r2"), waiting=("w1", "mine2", "w2"), newest=("mine3", "n2")
+    )
+    firsts = {take_turns(choose_share(FULL, (), FULL.all, first=at), first=at)[0] for at in range(0, 4 * OPEN_EVERY, OPEN_EVERY)}
+    assert firsts == {"u1", "n1", "r1", "w1"}

@@ -133,9 +133,10 @@ def test_who_takes_turns() -> None:
 
 def test_the_fleet_of_a_row() -> None:
     """The worker itself counts as live; a draining one has no rank."""
-    row = FleetRow(2, 1, "active", [NeighbourRow("o", "w", PROCESS)])
-    assert decode_fleet(row) == Fleet(live=3, rank=1, status=WorkerStatus.ACTIVE, neighbours=(OWNER,))
-    draining = decode_fleet(FleetRow(0, 0, "draining", []))
+    row = FleetRow(2, 1, "active", [NeighbourRow("o", "w", PROCESS)], ["v", "w"])
+    fleet = Fleet(live=3, rank=1, status=WorkerStatus.ACTIVE, neighbours=(OWNER,), alike=("v", "w"))
+    assert decode_fleet(row) == fleet
+    draining = decode_fleet(FleetRow(0, 0, "draining", [], []))
     assert draining == Fleet(live=1, rank=None, status=WorkerStatus.DRAINING)
 
 
@@ -151,8 +152,8 @@ def test_damaged_rows_are_named() -> None:
         with pytest.raises(CorruptData, match="worker 'w'"):
             decode_worker(msgspec.structs.replace(ROW, **damage), 0)
     with pytest.raises(CorruptData, match="this worker"):
-        decode_fleet(FleetRow(0, 0, "asleep", []))
-    assert decode_fleet(FleetRow(0, 0, "active", [NeighbourRow("o", "w", "[]")])).neighbours == ()
+        decode_fleet(FleetRow(0, 0, "asleep", [], []))
+    assert decode_fleet(FleetRow(0, 0, "active", [NeighbourRow("o", "w", "[]")], [])).neighbours == ()
 
 
 def fleet(rank: int | None, live: int = 32) -> Fleet:

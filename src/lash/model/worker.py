@@ -94,6 +94,8 @@ class Fleet(Value, frozen=True, kw_only=True):
     status: WorkerStatus
     neighbours: tuple[LeaseOwner, ...] = ()
     """Other registered workers on the same boot of the same machine, in the order of their start."""
+    alike: tuple[str, ...] = ()
+    """Other live, active workers that take the same sessions, in any order."""
 
 
 class Pace(Value, frozen=True, kw_only=True):

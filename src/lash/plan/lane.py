@@ -3,8 +3,40 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
+from typing import Final
 
 from lash.model.work import SessionLanes
+
+OPEN_EVERY: Final = 9
+"""Each place of this number is open. It is no multiple of four, so that each lane has such places."""
+
+
+def is_open(place: int) -> bool:
+    """Return whether a worker takes the session that has waited longest at this place, whatever its own are."""
+    return place % OPEN_EVERY == 0
+
+
+def choose_share(
+    lanes: SessionLanes, own: Collection[str], waited: Collection[str], *, first: int = 0
+) -> SessionLanes:
+    """Return the sessions to choose from beside other workers, beginning with place number ``first``.
+
+    A worker takes its own sessions first: only it prefers them, and it has their histories. It leaves the others to
+    their workers until they have waited. At open places the order of the lanes stays, so the sessions of a slow worker
+    get their turn. What is urgent goes to any worker.
+    """
+    taken = lanes.only(lambda each: each in own or each in waited or each in lanes.urgent)
+    if is_open(first):
+        return taken
+
+    def own_first(lane: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(lane, key=lambda each: each not in own))
+
+    # A new conversation comes forward at its own worker alone; the others find it in the waiting lane.
+    newest = tuple(each for each in taken.newest if each in own)
+    resumed, waiting = own_first(taken.resumed), own_first((*taken.waiting, *taken.newest))
+    return SessionLanes(urgent=taken.urgent, resumed=resumed, waiting=tuple(dict.fromkeys(waiting)), newest=newest)
 
 
 def take_turns(lanes: SessionLanes, *, first: int = 0) -> tuple[str, ...]:

@@ -78,6 +78,7 @@ class FleetRow(msgspec.Struct, frozen=True, array_like=True):
     rank: int
     status: str
     neighbours: list[NeighbourRow]
+    alike: list[str]
 
 
 def check_beat(beat: object) -> WorkerRow:
@@ -164,6 +165,7 @@ def decode_fleet(row: FleetRow) -> Fleet:
         rank=row.rank if status is WorkerStatus.ACTIVE else None,
         status=status,
         neighbours=tuple(owner for each in row.neighbours if (owner := _neighbour(each)) is not None),
+        alike=tuple(row.alike),
     )
 
 

@@ -4,8 +4,8 @@
 SELECT pg_notify($1::text, $2::text) FROM set_config('synchronous_commit', 'off', true);
 
 -- name: notify_dispatch
--- The same, and assigns work to workers: the holder of a live lease gets what concerns its session or process; work that
--- is ready and free goes to one worker with a free slot, chosen by a hash of both, so that a session keeps its worker.
+-- The same, and assigns work to workers: the holder of a live lease gets what concerns its session or process, but not
+-- messages that it has claimed already; work that is ready and free goes to one worker with a free slot, chosen by a hash of both, so that a session keeps its worker.
 -- The worker with the better hash gets it, unless more than half of its slots are taken. The worker of the sender
 -- is preferred. Labels are read only if a worker takes sessions by their labels. The text on the common channel ends with the work that was assigned. The text for the worker has the ids
 -- and, where they are short, the rows of processes, so that a claim needs no read; only the registry names its channel.
@@ -38,6 +38,10 @@ ready AS (
     LEFT JOIN LATERAL (
         SELECT b.seq, b.agent FROM :"schema".lash_batches AS b
         WHERE b.session_key = s.session_key AND b.available_at_ms = 0
+            AND (
+                b.claim_token IS NULL OR b.claim_expires_at_ms <= c.now_ms OR l.token IS NULL
+                OR l.expires_at_ms <= c.now_ms OR b.claim_lease_fencing <> l.fencing
+            )
         LIMIT 1
     ) AS b ON true
     LEFT JOIN LATERAL (
@@ -79,7 +83,7 @@ assigned AS MATERIALIZED (
         SELECT near.worker_id, near.channel
         FROM (
             SELECT
-                w.worker_id, w.channel, hashtextextended(w.worker_id || r.id, 0) AS distance,
+                w.worker_id, w.channel, md5(w.worker_id || r.id) COLLATE "C" AS distance,
                 CASE r.kind WHEN 's' THEN 2 * w.free_sessions >= w.session_slots
                     ELSE 2 * w.free_processes >= w.process_slots END AS has_room
             FROM workers AS w
@@ -93,7 +97,7 @@ assigned AS MATERIALIZED (
                     END
                     AND CASE WHEN w.labels IS NULL THEN true ELSE r.labels @> w.labels::jsonb END
                 )
-            ORDER BY w.worker_id <> :preferred::text, hashtextextended(w.worker_id || r.id, 0)
+            ORDER BY w.worker_id <> :preferred::text, distance
             LIMIT 2
         ) AS near
         ORDER BY near.worker_id <> :preferred::text, near.has_room DESC, near.distance

@@ -519,13 +519,13 @@ written AS (
         seen_at_ms = excluded.seen_at_ms, beat_ms = excluded.beat_ms, free_sessions = excluded.free_sessions,
         free_processes = excluded.free_processes, channel = excluded.channel
     RETURNING
-        w.worker_id, w.started_at_ms, w.status,
+        w.worker_id, w.started_at_ms, w.status, w.agents, w.labels,
         w.agents IS NOT NULL OR w.processes IS NOT NULL OR w.labels IS NOT NULL OR w.session_slots = 0
             OR w.process_slots = 0 AS is_partial
 ),
 others AS MATERIALIZED (
     SELECT
-        o.worker_id, o.owner_id, o.process, o.boot_id, o.status, o.started_at_ms,
+        o.worker_id, o.owner_id, o.process, o.boot_id, o.status, o.started_at_ms, o.agents, o.labels, o.session_slots,
         o.agents IS NOT NULL OR o.processes IS NOT NULL OR o.labels IS NOT NULL OR o.session_slots = 0
             OR o.process_slots = 0 AS is_partial,
         o.seen_at_ms + $15::bigint * o.beat_ms >= c.now_ms AS live,
@@ -557,6 +557,12 @@ removed AS (
                 FROM others AS o
                 WHERE NOT o.gone AND o.boot_id = $5::text
                 ORDER BY o.started_at_ms, o.worker_id
+            ),
+            array(
+                SELECT o.worker_id
+                FROM others AS o
+                WHERE o.live AND o.status = 'active' AND o.session_slots > 0
+                    AND o.agents IS NOT DISTINCT FROM w.agents AND o.labels IS NOT DISTINCT FROM w.labels
             )
         )
         FROM written AS w

@@ -15,7 +15,6 @@ from lash.backend.liveness import is_provably_dead
 from lash.base.version import VERSION
 from lash.errors import LashError
 from lash.model.lease import LeaseOwner
-from lash.model.work import SessionLanes
 from lash.model.worker import Beat, Fleet, Pace, Served, WorkerStatus
 from lash.plan.worker import plan_pace
 from lash.runtime.processes.run import ProcessRun
@@ -47,6 +46,7 @@ class Membership:
         self._announced: Beat | None = None
         self._announced_at = 0.0
         self._ticks = 0
+        self._is_short = False
         self.seemed_full = False
         """Whether the registry showed no free slot until the last poll, so that no session was assigned."""
 
@@ -89,19 +89,10 @@ class Membership:
         rank = None if self._fleet is None else self._fleet.rank
         return None if rank is None or not self.has_others else _WATCH_S.get(rank)
 
-    def in_own_order(self, lanes: SessionLanes) -> SessionLanes:
-        """Return sessions that a poll found, in an order of this worker's own if others choose from the same lanes.
-
-        The order of priorities stays.
-        """
-        if not self.has_others:
-            return lanes
-
-        def own(lane: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(sorted(lane, key=lambda each: hash((self._core.owner.incarnation_id, each))))
-
-        resumed, waiting, newest = own(lanes.resumed), own(lanes.waiting), own(lanes.newest)
-        return SessionLanes(urgent=lanes.urgent, resumed=resumed, waiting=waiting, newest=newest)
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """The other active workers that take the same sessions; none while this one drains."""
+        return () if self._fleet is None or self._fleet.rank is None else self._fleet.alike
 
     @property
     def news_s(self) -> float:
@@ -109,6 +100,13 @@ class Membership:
         if self._announced is None or _fullness(self._announced) == _fullness(self._beat()):
             return float("inf")
         return self._announced_at + _NEWS_EVERY_S - time.monotonic()
+
+    def note_started(self) -> None:
+        """Note whether the sessions that a poll found took all slots.
+
+        Such a worker announces no free slot when a run ends: most often its next poll fills the slot again.
+        """
+        self._is_short = self._turn_slots.is_full
 
     def note_full(self) -> None:
         """Remember that the registry has no free slots for sessions of this worker."""
@@ -147,7 +145,7 @@ class Membership:
             beat_ms=pace.beat_ms,
             session_slots=options.sessions,
             process_slots=options.processes,
-            free_sessions=self._turn_slots.free,
+            free_sessions=0 if self._is_short else self._turn_slots.free,
             free_processes=self._process_slots.free,
             served=Served(agents=options.agents, processes=options.process_names, labels=options.labels or None),
             channel=self._core.storage.hints.channel,

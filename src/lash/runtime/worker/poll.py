@@ -11,7 +11,7 @@ import msgspec
 from lash.backend.hints import session_tag
 from lash.base.backoff import backoff
 from lash.errors import LashError, NewerSchema, StorageClosed
-from lash.model.work import MAX_POLL, WorkList
+from lash.model.work import MAX_POLL, SessionLanes, WorkList
 from lash.model.worker import Beat
 from lash.runtime.processes.run import ProcessRun
 from lash.runtime.turns.run import TurnRun
@@ -20,6 +20,7 @@ from lash.runtime.worker.backlog import Backlog
 from lash.runtime.worker.membership import Membership
 from lash.runtime.worker.processes import ProcessRunner
 from lash.runtime.worker.reclaim import Reclaimer
+from lash.runtime.worker.shares import Shares, choice_of
 from lash.runtime.worker.slots import Slots
 from lash.runtime.worker.state import WorkerState, either
 from lash.runtime.worker.timers import Timers
@@ -33,8 +34,6 @@ _FULL_PAUSE_S: Final = 0.05
 _HINTED_PAUSE_S: Final = 0.02
 """How long a poll is put off when a hint has started a turn: a short turn ends within it and needs one poll less."""
 
-_CHOICE: Final = 16
-"""How many sessions a worker with a free slot chooses from, beside other workers that choose at the same time."""
 _PASSED_ON: Final = 32
 """How many sessions, and how many processes, the duty worker passes on at once."""
 _PASS_ON_EVERY_S: Final = 0.25
@@ -66,6 +65,7 @@ class Poller:
         self._timers = timers
         self._reclaimer = reclaimer
         self._membership = membership
+        self._shares = Shares(state.core.owner.incarnation_id)
         self._assignments = Assignments()
         self._pass_on_at = 0.0
         self._named: Tags = None
@@ -135,7 +135,7 @@ class Poller:
         wanted = self._backlog.wanted()
         membership, sessions = self._membership, self._turn_slots.wanted()
         if membership.has_others and sessions:
-            sessions = max(sessions, _CHOICE)
+            sessions = max(sessions, choice_of(membership.alike))
         # The duty worker polls for others too.
         least = _PASSED_ON if membership.is_first and membership.has_others else 0
         work = await self._core.storage.work.poll(
@@ -156,12 +156,18 @@ class Poller:
 
     def _start(self, work: WorkList) -> int:
         """Start what was found, pass on commands and cancellations, and return how many runs were started."""
-        started = self._turns.start(self._membership.in_own_order(work.lanes)) + self._processes.start_found()
+        membership, shares = self._membership, self._shares
+        lanes = shares.in_own_order(work.lanes, place=self._turns.places) if membership.has_others else work.lanes
+        started = self._turns.start(lanes, self._choose) + self._processes.start_found()
+        membership.note_started()
         self._backlog.may_be_longer |= self._process_slots.is_full
         self._turns.check_cancel(work.commanded_session_ids)
         self._processes.cancel(work.cancelled_process_ids)
         self._reclaimer.check(work.suspect_leases)
         return started
+
+    def _choose(self, lanes: SessionLanes, place: int) -> SessionLanes:
+        return self._shares.choose(lanes, self._named, self._membership.alike, place=place)
 
     async def _pass_on(self, work: WorkList) -> None:
         """Assign what this worker cannot take to others, if it polls for all of them."""
@@ -197,10 +203,20 @@ class Poller:
                     return
             elif self._turns.start_hinted(hint.ready):
                 poll_at = min(poll_at, time.monotonic() + _HINTED_PAUSE_S)
-            else:
+            elif not self._is_about_others(hint):
                 return
             if min(poll_at - time.monotonic(), self._assignments.due_s) <= 0:
                 return
+
+    def _is_about_others(self, hint: Hint) -> bool:
+        """Return whether the hint is only about sessions that this worker does not run, while it has no slot for one.
+
+        The duty worker polls for them.
+        """
+        named = merge_tags(hint.queued, hint.changed)
+        if hint == NO_HINT or hint.process or not named or self._membership.is_first:
+            return False
+        return self._turn_slots.is_full and named.isdisjoint(map(session_tag, self._turn_slots.names()))
 
     def _note_named(self, hint: Hint) -> None:
         """Note which sessions the next poll is for: a hint by name is about these, a timeout about all."""
@@ -240,4 +256,6 @@ class Poller:
         pause_s = min(membership.pace.poll_s, membership.news_s, *(each.next_try_s() for each in slots))
         if work.next_at_ms is not None and membership.wakes_for_timers and (membership.has_others or not self._is_full):
             pause_s = min(pause_s, self._timers.pause_s((work.next_at_ms - work.now_ms) / 1_000))
+        if not self._turn_slots.is_full:
+            pause_s = min(pause_s, self._shares.rest_s)
         return max(0.001, pause_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -30,22 +30,23 @@ class TurnRunner:
         self._core = state.core
         self._slots = slots
         self._renewal = renewal
-        self._places = 0
+        self.places = 0
         """How many turns were started out of what polls found."""
 
-    def start(self, lanes: SessionLanes) -> int:
-        """Start turns of these sessions while there are slots, and return how many were started.
+    def start(self, lanes: SessionLanes, choose: Callable[[SessionLanes, int], SessionLanes]) -> int:
+        """Start turns of chosen sessions while there are slots, and return how many were started.
 
-        The lanes take turns, over all calls. In the waiting lane, sessions that have just run come last: a session with
-        a long queue does not starve the others.
+        The lanes take turns, over all calls; ``choose`` gets the number of the first place. In the waiting lane, sessions
+        that have just run come last: a session with a long queue does not starve the others.
         """
         started, ranked = 0, self._slots.ranked(lanes.all)
         waiting = tuple(filter(frozenset(lanes.waiting).__contains__, ranked))
-        for session_id in take_turns(msgspec.structs.replace(lanes, waiting=waiting), first=self._places):
+        chosen = choose(msgspec.structs.replace(lanes, waiting=waiting), self.places)
+        for session_id in take_turns(chosen, first=self.places):
             if self._slots.take(session_id):
                 self._state.spawn(self._run(session_id))
                 started += 1
-        self._places += started
+        self.places += started
         return started
 
     def start_hinted(self, tag: str | None) -> bool:

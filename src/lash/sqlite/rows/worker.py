@@ -7,6 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from lash.backend.notification import BEAT
+from lash.base.codec import decode
 from lash.errors import CorruptData
 from lash.plan.worker import GONE_BEATS, LATE_BEATS, FleetRow, HoldingRow, NeighbourRow, WorkerRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
@@ -70,6 +71,7 @@ class _Place(msgspec.Struct, frozen=True, array_like=True):
     live: int
     rank: int
     status: str
+    alike: str
 
 
 def beat(transaction: Transaction, worker: WorkerRow) -> FleetRow:
@@ -83,4 +85,5 @@ def beat(transaction: Transaction, worker: WorkerRow) -> FleetRow:
     if place is None:
         raise CorruptData("query worker_fleet returned no row")
     near = transaction.all(NeighbourRow, "worker_neighbours", worker_id=worker_id, boot_id=worker.boot_id)
-    return FleetRow(place.live, place.rank, place.status, near)
+    alike = decode(place.alike, list[str], "the workers that take the same sessions")
+    return FleetRow(place.live, place.rank, place.status, near, alike)

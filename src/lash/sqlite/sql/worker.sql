@@ -17,8 +17,8 @@ ON CONFLICT (worker_id) DO UPDATE SET
 DELETE FROM lash_workers WHERE worker_id <> :worker_id AND seen_at_ms + :gone_beats * beat_ms < :now_ms;
 
 -- name: worker_fleet
--- How many other workers live, how many active ones of them come before this one, and its status. Workers that take
--- all work come first, then the order of their start decides.
+-- How many other workers live, how many active ones of them come before this one, its status, and the other active
+-- ones that take the same sessions. Workers that take all work come first, then the order of their start decides.
 SELECT
     (
         SELECT COUNT(*) FROM lash_workers AS o
@@ -35,7 +35,12 @@ SELECT
                 OR w.process_slots = 0, w.started_at_ms, w.worker_id
             )
     ),
-    w.status
+    w.status,
+    (
+        SELECT json_group_array(o.worker_id) FROM lash_workers AS o
+        WHERE o.worker_id <> w.worker_id AND o.seen_at_ms + :late_beats * o.beat_ms >= :now_ms
+            AND o.status = 'active' AND o.session_slots > 0 AND o.agents IS w.agents AND o.labels IS w.labels
+    )
 FROM lash_workers AS w
 WHERE w.worker_id = :worker_id;
 
@@ -96,7 +101,7 @@ WHERE worker_id IN (SELECT value FROM json_each(:worker_ids));
 
 -- name: worker_ready_sessions
 -- The given sessions that have ready work or a parked turn, and no pause, each with the agent of that work, the holder
--- of its live lease and, if wanted, its labels as a JSON object.
+-- of its live lease and, if wanted, its labels as a JSON object. Work that the holder has claimed already does not count.
 SELECT
     s.session_id,
     COALESCE(
@@ -126,6 +131,10 @@ WHERE (l.paused_until_ms IS NULL OR l.paused_until_ms <= :now_ms)
         OR EXISTS (
             SELECT 1 FROM lash_batches AS b INDEXED BY lash_batches_ready
             WHERE b.session_key = s.session_key AND b.available_at_ms = 0
+                AND (
+                    b.claim_token IS NULL OR b.claim_expires_at_ms <= :now_ms OR l.token IS NULL
+                    OR l.expires_at_ms <= :now_ms OR b.claim_lease_fencing <> l.fencing
+                )
         )
     );
 
