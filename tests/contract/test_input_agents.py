@@ -138,6 +138,19 @@ class TestInputAgents:
         assert await found(storage, "clerk") == ["s"]
         assert await storage.queue.ready_agents() == ("clerk", "judge")
 
+    async def test_the_due_input_of_one_agent_does_not_hide_that_of_another(self, harness: Harness) -> None:
+        """A poll returns the due sessions of each agent that have waited longest, all in the order of their moments."""
+        storage = await harness.open()
+        now_ms = harness.clock.now_ms()
+        waiting = (("c1", "clerk", 40), ("c2", "clerk", 20), ("c3", "clerk", 10), ("j", "judge", 50), ("c4", "clerk", 30))
+        for session_id, agent, later_ms in waiting:
+            await created(storage, session_id)
+            await storage.queue.enqueue(said(session_id, agent, at_ms=now_ms + later_ms))
+        await harness.clock.advance(1_000)
+        for agents in (("clerk", "judge"), ("judge", "clerk")):
+            work = await storage.work.poll(sessions=2, processes=0, owner=OWNER, agents=agents)
+            assert work.lanes.resumed == ("c3", "c2", "j")
+
     async def test_a_parked_turn_is_found_by_its_agent(self, harness: Harness) -> None:
         """Once it is ready it goes to a worker of the agent that began it."""
         storage = await harness.open()

@@ -161,8 +161,9 @@ aged (session_key) AS (
 -- include: work_by_lane
 
 -- name: work_sessions_of_agents
--- The same for the agents of a JSON array. Lanes 0 and 3 leave out the batches of other agents too. Lane 1 is in no order
--- within an agent's due work. Lane 2 is by the age of sessions, with one step through the index per session.
+-- The same for the agents of a JSON array. Lanes 0 and 3 leave out the batches of other agents too. Lane 1 has a limit
+-- for the due work of each agent, so that none hides another. Lane 2 is by the age of sessions, with one step through
+-- the index per session.
 WITH RECURSIVE urgent (session_key, priority, place) AS (
     SELECT b.session_key, b.priority, b.seq
     FROM (
@@ -190,10 +191,14 @@ newest (session_key, place) AS (
 due (session_key, place) AS (
     SELECT b.session_key, b.available_at_ms
     FROM json_each(:agents) AS wanted
-    CROSS JOIN lash_batches AS b INDEXED BY lash_batches_agent ON b.agent = wanted.value
+    CROSS JOIN lash_batches AS b ON b.seq IN (
+        SELECT b.seq
+        FROM lash_batches AS b INDEXED BY lash_batches_agent
 -- include: work_of_free_sessions
-        AND b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
-    LIMIT :limit
+            AND b.agent = wanted.value AND b.available_at_ms > 0 AND b.available_at_ms <= :now_ms
+        ORDER BY b.available_at_ms
+        LIMIT :limit
+    )
 ),
 parked (session_key, place) AS (
     SELECT l.session_key, l.paused_until_ms
