@@ -142,7 +142,13 @@ class TestInputAgents:
         """A poll returns the due sessions of each agent that have waited longest, all in the order of their moments."""
         storage = await harness.open()
         now_ms = harness.clock.now_ms()
-        waiting = (("c1", "clerk", 40), ("c2", "clerk", 20), ("c3", "clerk", 10), ("j", "judge", 50), ("c4", "clerk", 30))
+        waiting = (
+            ("c1", "clerk", 40),
+            ("c2", "clerk", 20),
+            ("c3", "clerk", 10),
+            ("j", "judge", 50),
+            ("c4", "clerk", 30),
+        )
         for session_id, agent, later_ms in waiting:
             await created(storage, session_id)
             await storage.queue.enqueue(said(session_id, agent, at_ms=now_ms + later_ms))

@@ -86,5 +86,8 @@ def test_open_places_prefer_no_session_and_reach_each_lane() -> None:
     assert chosen == SessionLanes(
         urgent=("u",), resumed=("mine1", "r2"), waiting=("w1", "mine2", "w2"), newest=("mine3", "n2")
     )
-    firsts = {take_turns(choose_share(FULL, (), FULL.all, first=at), first=at)[0] for at in range(0, 4 * OPEN_EVERY, OPEN_EVERY)}
+    firsts = {
+        take_turns(choose_share(FULL, (), FULL.all, first=at), first=at)[0]
+        for at in range(0, 4 * OPEN_EVERY, OPEN_EVERY)
+    }
     assert firsts == {"u1", "n1", "r1", "w1"}

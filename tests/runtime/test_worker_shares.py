@@ -1,4 +1,4 @@
-"""The shares of workers: sessions keep their workers, few claims are lost, and no session waits for one worker alone."""
+"""The shares of workers: sessions keep their workers, few claims are lost, and no session depends on one of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ TURN_S = 0.1
 class Fleet:
     """Workers that run turns of the same sessions as events of a simulated clock; there are more sessions than slots.
 
-    Broken workers are registered and take nothing. The database answers more slowly the more workers there are, as it does when its processor is the limit.
+    Broken workers are registered and take nothing. The database answers more slowly the more workers there are, as it
+    does when its processor is the limit.
     """
 
     def __init__(self, workers: int, *, broken: int = 0) -> None:

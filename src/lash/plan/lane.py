@@ -17,9 +17,7 @@ def is_open(place: int) -> bool:
     return place % OPEN_EVERY == 0
 
 
-def choose_share(
-    lanes: SessionLanes, own: Collection[str], waited: Collection[str], *, first: int = 0
-) -> SessionLanes:
+def choose_share(lanes: SessionLanes, own: Collection[str], waited: Collection[str], *, first: int = 0) -> SessionLanes:
     """Return the sessions to choose from beside other workers, beginning with place number ``first``.
 
     A worker takes its own sessions first: only it prefers them, and it has their histories. It leaves the others to

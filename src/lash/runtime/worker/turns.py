@@ -36,8 +36,8 @@ class TurnRunner:
     def start(self, lanes: SessionLanes, choose: Callable[[SessionLanes, int], SessionLanes]) -> int:
         """Start turns of chosen sessions while there are slots, and return how many were started.
 
-        The lanes take turns, over all calls; ``choose`` gets the number of the first place. In the waiting lane, sessions
-        that have just run come last: a session with a long queue does not starve the others.
+        The lanes take turns, over all calls; ``choose`` gets the number of the first place. In the waiting lane,
+        sessions that have just run come last: a session with a long queue does not starve the others.
         """
         started, ranked = 0, self._slots.ranked(lanes.all)
         waiting = tuple(filter(frozenset(lanes.waiting).__contains__, ranked))
