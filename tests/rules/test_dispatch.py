@@ -119,7 +119,7 @@ def test_work_is_taken_at_once_by_the_worker_that_it_is_assigned_to() -> None:
 
 
 def test_with_each_step_about_twice_as_many_workers_may_take_it() -> None:
-    """Nearer workers wait no longer than others, and the steps of the last one grow with the logarithm of their number."""
+    """Nearer workers wait no longer than others, and the steps of the last grow with the logarithm of their number."""
     names = [f"worker {number}" for number in range(64)]
     allowed = [0] * 9
     for number in range(50):
