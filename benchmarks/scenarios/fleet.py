@@ -31,7 +31,7 @@ _SLOTS = 2
 """So few turns at once for each worker that a single one does not use up the processor."""
 _WARM_UP = 1.5
 """Rounds of a throughput that are not measured, at least."""
-_FIRST_TURNS = 8
+_FIRST_TURNS = 5
 """How many turns each session has before a throughput is measured."""
 _WARM_UP_LIMIT_S = 60.0
 _AHEAD = 3
