@@ -17,6 +17,7 @@ _FILES = (
     "tails",
     "lists",
     "console",
+    "console_streams",
     "forks",
     "latency",
     "fleet",
