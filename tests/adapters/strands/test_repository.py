@@ -55,6 +55,24 @@ def test_what_is_written_is_read_by_another_object(url: str) -> None:
     assert other.list_messages(session_id="a/b %", agent_id="team/1") == [first]
 
 
+def test_odd_ids_and_values(url: str) -> None:
+    """Ids that lash cannot have, and numbers and texts that JSON or a database may refuse, come back."""
+    repository = LashSessionRepository(url)
+    odd = ("", " ", "a\0b", "\ud800", "x" * 5_000, "a/b", "#a")
+    for name in odd:
+        repository.create_session(Session(session_id=name, session_type=SessionType.AGENT))
+        helper = agent(name, infinite=float("inf"), large=2**80, text="\0\ud800")
+        repository.create_agent(name, helper)
+        repository.create_message(name, name, message(10**18, "\0\ud800"))
+        assert repository.read_agent(name, name) == helper
+    for name in odd:
+        found = repository.read_session(name)
+        assert found is not None
+        assert found.session_id == name
+        (stored,) = repository.list_messages(name, name)
+        assert (stored.message_id, stored.message["content"]) == (10**18, [{"text": "\0\ud800"}])
+
+
 def test_what_is_missing(url: str) -> None:
     """Reads return None or nothing, and writes raise SessionException."""
     repository = LashSessionRepository(url)

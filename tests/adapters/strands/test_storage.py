@@ -40,7 +40,7 @@ async def test_keys_are_listed_by_prefix(url: str) -> None:
     storage = LashStorage(url)
     long = [f"{'x/' * 150}{name}" for name in ("b", "a", "c")]
     # The last one is what a long key is stored as.
-    keys = ["b/1", "a/2", "a/10", "ab", "ä", "a\x01b", "a\0b", *long, adapter._stored_key(long[0])]
+    keys = ["b/1", "a/2", "a/10", "ab", "ä", "a\x01b", "a\0b", " ", *long, adapter._stored_key(long[0])]
     for key in keys:
         await storage.write(key, key.encode())
     assert await storage.list("") == sorted(keys)

@@ -34,6 +34,11 @@ class Place(NamedTuple):
         """The id of its lash session."""
         return SESSION_PREFIX + short(self.session_id, _PART_LENGTH)
 
+    @property
+    def name(self) -> str | None:
+        """The name of its lash session; None if the id cannot be one."""
+        return self.session_id if self.lash_id == SESSION_PREFIX + self.session_id else None
+
 
 def part(agent_id: str) -> str:
     """Return the id of an agent as a part of a key, without slashes."""

@@ -48,7 +48,7 @@ class LashSessionRepository(SessionRepository):
             commit = Commit(session_id=place.lash_id, expected_revision=0, records=(put,))
             created = await storage.sessions.create(
                 place.lash_id,
-                name=session.session_id,
+                name=place.name,
                 labels={"framework": "strands"},
                 retention=Retention.latest(),
                 commit=commit,

@@ -201,7 +201,7 @@ def _unused(replaced: _Known | None) -> list[RecordDelete]:
 
 
 def _stored_key(key: str) -> str:
-    is_plain = len(key) <= _KEY_LENGTH and _SEPARATOR not in key and "\0" not in key
+    is_plain = key.strip() and len(key) <= _KEY_LENGTH and _SEPARATOR not in key and "\0" not in key
     return key if is_plain else f"{_start(key)}{_SEPARATOR}{_hash(key)}"
 
 
