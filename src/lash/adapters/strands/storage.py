@@ -128,6 +128,8 @@ async def _write(storage: Storage, key: str, content: bytes) -> None:
     while True:
         before, version = await _known(storage, key)
         previous = None if before is None or before.write.parts == 1 else before.write
+        # First the parts that a killed process has left: the new record no longer names their write.
+        await _remove(storage, key, None if before is None else before.previous)
         known = msgspec.to_builtins(_Known(key, write, previous))
         first = RecordPut(collection=KEYS, key=_stored_key(key), value=known, expected_version=version)
         try:
@@ -135,8 +137,7 @@ async def _write(storage: Storage, key: str, content: bytes) -> None:
         except RecordConflict:
             # Another caller has written or deleted the value meanwhile; the last one wins.
             continue
-        if unused := _unused(before):
-            await storage.records.delete_many(unused)
+        await _remove(storage, key, previous)
         return
 
 
@@ -165,7 +166,8 @@ async def _delete(storage: Storage, key: str) -> None:
         deletes = [
             RecordDelete(collection=KEYS, key=_stored_key(key), expected_version=version),
             RecordDelete(collection=PARTS, key=_stored_key(key)),
-            *_unused(known),
+            *_unused(key, known.write),
+            *_unused(key, known.previous),
         ]
         try:
             await storage.records.delete_many(deletes)
@@ -192,12 +194,15 @@ async def _known(storage: Storage, key: str) -> tuple[_Known | None, int]:
     return (None, 0) if record is None else (msgspec.convert(record.value, _Known), record.version)
 
 
-def _unused(replaced: _Known | None) -> list[RecordDelete]:
-    """Return the deletion of the parts that a replaced value and the one before it had after their first ones."""
-    if replaced is None:
-        return []
-    writes = [replaced.write, *([replaced.previous] if replaced.previous is not None else [])]
-    return [RecordDelete(collection=PARTS, key=name) for write in writes for name in _further(replaced.key, write)]
+async def _remove(storage: Storage, key: str, replaced: _Written | None) -> None:
+    if unused := _unused(key, replaced):
+        await storage.records.delete_many(unused)
+
+
+def _unused(key: str, replaced: _Written | None) -> list[RecordDelete]:
+    """Return the deletion of the parts after the first of a write that another one has replaced."""
+    names = [] if replaced is None else _further(key, replaced)
+    return [RecordDelete(collection=PARTS, key=name) for name in names]
 
 
 def _stored_key(key: str) -> str:
