@@ -23,6 +23,7 @@ _GROUPS = {
     "bare driver": "Against the driver alone, and against C",
     "the seeds' way": "Against the seeds' way of committing",
     "peers": "Against peers",
+    "adapters": "Adapters against the frameworks' own storage",
     "flatness": "Flatness",
     "lists": "Lists",
     "console": "The console",

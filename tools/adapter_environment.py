@@ -33,12 +33,9 @@ class Environment:
 
     def install(self) -> None:
         """Create the environment unless it has what ``requirements.txt`` and ``pyproject.toml`` ask for."""
-        wanted = (self.tests / "requirements.txt").read_text()
-        if self._is_latest:
-            wanted = _PIN.sub(r"\g<name>\g<extras>", wanted)
-        stamp, asked = self.home / "installed.txt", f"{wanted}\n{(ROOT / 'pyproject.toml').read_text()}"
-        if not self._is_latest and stamp.exists() and stamp.read_text() == asked:
+        if not self._is_latest and self.is_installed():
             return
+        wanted = self._wanted()
         print(f"{self.framework}: installing ...", flush=True)
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.parent.mkdir(exist_ok=True)
@@ -49,7 +46,11 @@ class Environment:
             uv, "pip", "install", "--quiet", "--python", str(self.python),
             "--requirement", str(self.home / "wanted.txt"), "--editable", f"{ROOT}[postgres]", "pip",
         )  # fmt: skip
-        stamp.write_text(asked)
+        self._stamp.write_text(self._asked())
+
+    def is_installed(self) -> bool:
+        """Return whether the environment has what is asked for."""
+        return self._stamp.exists() and self._stamp.read_text() == self._asked()
 
     def newer_releases(self) -> list[str]:
         """Return the pinned packages of which PyPI has a newer release; a line that says so if it does not answer."""
@@ -95,6 +96,17 @@ class Environment:
         program = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
         command = [str(self.python), "-c", program, package]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603 (ours)
+
+    @property
+    def _stamp(self) -> Path:
+        return self.home / "installed.txt"
+
+    def _wanted(self) -> str:
+        wanted = (self.tests / "requirements.txt").read_text()
+        return _PIN.sub(r"\g<name>\g<extras>", wanted) if self._is_latest else wanted
+
+    def _asked(self) -> str:
+        return f"{self._wanted()}\n{(ROOT / 'pyproject.toml').read_text()}"
 
     def _pins(self) -> list[re.Match[str]]:
         return list(_PIN.finditer((self.tests / "requirements.txt").read_text()))

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tools.adapter_environment import Environment
+
 ROOT = Path(__file__).resolve().parents[2]
 _PEERS = ROOT / "benchmarks" / "peers"
 
@@ -20,6 +22,8 @@ _PEERS = ROOT / "benchmarks" / "peers"
 _LIMIT_S = 60.0
 _OWN = ("lash", "bare")
 """Programs that run in the environment of the benchmarks."""
+_ADAPTER = "_adapter"
+"""How the names of programs end that run in the environment of an adapter, with lash and the framework."""
 
 
 class PeerMissing(Exception):
@@ -134,6 +138,8 @@ def is_installed(name: str) -> bool:
     """Return whether the environment of a peer is complete; lash's own programs need none."""
     if name in _OWN:
         return True
+    if name.endswith(_ADAPTER):
+        return _of_adapter(name).is_installed()
     installed, wanted = _PEERS / ".venvs" / name / ".installed", _PEERS / name / "requirements.txt"
     return installed.exists() and installed.read_text() == wanted.read_text()
 
@@ -142,13 +148,20 @@ def require(*names: str) -> None:
     """Raise PeerMissing with the names of all peers that are not installed."""
     missing = [name for name in dict.fromkeys(names) if not is_installed(name)]
     if missing:
-        raise PeerMissing(f"{', '.join(missing)} not installed (as pinned): run `make peers` first")
+        target = "adapters-install" if missing[0].endswith(_ADAPTER) else "peers"
+        raise PeerMissing(f"{', '.join(missing)} not installed (as pinned): run `make {target}` first")
+
+
+def _of_adapter(name: str) -> Environment:
+    return Environment(name.removesuffix(_ADAPTER), is_latest=False)
 
 
 def _interpreter(name: str) -> str:
     require(name)
+    if name.endswith(_ADAPTER):
+        return str(_of_adapter(name).python)
     return sys.executable if name in _OWN else str(_PEERS / ".venvs" / name / "bin" / "python")
 
 
 def _search_path(name: str) -> str:
-    return f"{ROOT / 'src'}{os.pathsep}{ROOT}" if name in _OWN else str(ROOT)
+    return f"{ROOT / 'src'}{os.pathsep}{ROOT}" if name in _OWN or name.endswith(_ADAPTER) else str(ROOT)

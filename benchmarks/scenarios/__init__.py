@@ -11,6 +11,7 @@ _FILES = (
     "chats",
     "lives",
     "engines",
+    "adapters",
     "ends",
     "flatness",
     "appends",
