@@ -135,6 +135,7 @@ def _langgraph(workspace: Workspace) -> Report:
         ratios=_ratios(rows, "LashSaver", ("sqlite", "postgres")),
         rows=tuple(rows),
         versions=versions | {"postgresql": workspace.server.version},
+        notes=(f"medians of {workspace.rounds} rounds",),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kit.peer import PeerMissing, require
 from benchmarks.kit.registry import load_all
 from benchmarks.kit.workspace import workspace
 from benchmarks.run import main, tell
@@ -93,3 +94,10 @@ def test_the_runner_is_a_program() -> None:
         [sys.executable, "-m", "benchmarks.run", "--help"], check=True, capture_output=True, text=True
     )
     assert "--rounds" in done.stdout
+
+
+def test_a_missing_adapter_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the environment of an adapter, a scenario says how to install it."""
+    monkeypatch.setattr("tools.adapter_environment.HOME", tmp_path)
+    with pytest.raises(PeerMissing, match=r"langgraph_adapter not installed .* `make adapters-install`"):
+        require(*load_all()["adapter-langgraph"].peers)
