@@ -110,7 +110,7 @@ contention: $(INSTALLED) ## kill and stop processes on one database and judge th
 
 fleet: export LASH_FLEET_SECONDS ?= 120
 fleet: export LASH_FLEET_WORKERS ?= 16
-fleet: $(INSTALLED) ## kill a third of 16 workers again and again for two minutes; LASH_FLEET_SECONDS, LASH_FLEET_WORKERS
+fleet: $(INSTALLED) ## kill a third of 16 workers again and again for two minutes, on each database; LASH_FLEET_SECONDS, LASH_FLEET_WORKERS
 	$(BIN)/python -m pytest --capture no tests/proof/contention/test_fleet.py $(ARGS)
 
 soak: export LASH_SOAK_MINUTES = $(or $(MINUTES),1)

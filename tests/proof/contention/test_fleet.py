@@ -1,6 +1,7 @@
 """A third of a fleet is killed again and again: no message is lost, answered twice or delayed beyond a lease.
 
-``LASH_FLEET_SECONDS`` makes it longer, ``LASH_FLEET_WORKERS`` larger, and ``LASH_FLEET_SEED`` repeats the kills.
+``LASH_FLEET_SECONDS`` makes it longer and adds SQLite, ``LASH_FLEET_WORKERS`` makes it larger, and ``LASH_FLEET_SEED``
+repeats the kills.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from tests.runtime.worker_kit import Crew, crew
 
 SECONDS: Final = float(os.environ.get("LASH_FLEET_SECONDS", "6"))
 WORKERS: Final = int(os.environ.get("LASH_FLEET_WORKERS", "6"))
+BACKENDS: Final = ["sqlite", "postgres"] if "LASH_FLEET_SECONDS" in os.environ else ["postgres"]
+"""The short form leaves SQLite out: there the crash matrix and the contention proof kill workers too."""
 TTL_S: Final = 15.0
 SESSIONS: Final = 12
 PAUSE_S: Final = 0.2
@@ -29,7 +32,7 @@ ROUND_S: Final = 2.0
 """How long the killed workers are missing."""
 
 pytestmark = [
-    pytest.mark.parametrize("backend_name", ["postgres"], indirect=True),
+    pytest.mark.parametrize("backend_name", BACKENDS, indirect=True),
     pytest.mark.timeout(SECONDS * 3 + 300),
 ]
 
