@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent, ModelRetry, RunContext
-from pydantic_ai.exceptions import ModelHTTPError, ModelRateLimitError
+from pydantic_ai.exceptions import ModelHTTPError, ModelRateLimitError, UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
@@ -420,6 +420,29 @@ async def test_what_is_not_durable_is_refused(url: str, calls: Calls) -> None:
 
 async def _nothing() -> str:
     return "nothing"
+
+
+async def test_tools_that_are_not_steps_may_come_with_a_run(url: str, calls: Calls) -> None:
+    """A toolset of which no tool is a step is accepted and runs in every attempt; one with a step in it is refused."""
+    agent = Agent(calls.model(ToolCallPart("plain", {}, "c1")), name="a", capabilities=[LashDurability()])
+
+    async def plain(ctx: RunContext[None]) -> str:
+        calls.ran.append("plain")
+        return f"run {ctx.run_id is not None}"
+
+    late: FunctionToolset[None] = FunctionToolset(id="late")
+    late.add_function(plain, metadata={"lash": False})
+    mixed: FunctionToolset[None] = FunctionToolset(id="mixed")
+    mixed.add_function(plain, metadata={"lash": False})
+    mixed.add_function(_nothing, name="nothing")
+
+    async def body(turn: lash.Turn) -> str:
+        with pytest.raises(UserError, match="cannot be added at runtime"):
+            await agent.run("hi", toolsets=[mixed])
+        return (await agent.run("hi", toolsets=[late])).output
+
+    assert await _ask_and_crash(url, body) == "run True"
+    assert (calls.count("model"), calls.count("plain")) == (2, 2)
 
 
 async def test_the_output_of_a_run_is_the_reply(url: str) -> None:
