@@ -6,11 +6,11 @@ import math
 import operator
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from langgraph.store.base import MatchCondition
 
-_ORDER: Final[dict[str, Callable[[float, float], bool]]] = {
+_ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "$gt": operator.gt,
     "$gte": operator.ge,
     "$lt": operator.lt,
@@ -56,7 +56,11 @@ def _compare(value: object, name: str, wanted: object) -> bool:
         raise ValueError(f"unknown operator {name!r}; use $eq, $ne, $gt, $gte, $lt or $lte")
     if not isinstance(value, str | int | float) or not isinstance(wanted, str | int | float):
         return False
-    return _ORDER[name](float(value), float(wanted))
+    try:
+        return _ORDER[name](float(value), float(wanted))
+    except ValueError:
+        # Dates and other texts have the order of texts; a text and a number have none.
+        return isinstance(value, str) and isinstance(wanted, str) and _ORDER[name](value, wanted)
 
 
 def matches_namespace(namespace: Sequence[str], condition: MatchCondition) -> bool:
