@@ -52,6 +52,19 @@ class Environment:
         """Return whether the environment has what is asked for."""
         return self._stamp.exists() and self._stamp.read_text() == self._asked()
 
+    def wrong_versions(self) -> list[str]:
+        """Return the pinned packages that are installed in another version, or not at all."""
+        if self._is_latest:
+            return []
+        command = [_uv(), "pip", "list", "--quiet", "--format", "json", "--python", str(self.python)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 (our own command)
+        installed = {each["name"].lower(): each["version"] for each in json.loads(done.stdout)}
+        return [
+            f"{self.framework}: expected {pin['name']} {pin['version']}, got {found}; remove {self.home}"
+            for pin in self._pins()
+            if (found := installed.get(pin["name"].lower(), "none")) != pin["version"]
+        ]
+
     def newer_releases(self) -> list[str]:
         """Return the pinned packages of which PyPI has a newer release; a line that says so if it does not answer."""
         if self._is_latest:

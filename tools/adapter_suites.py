@@ -28,8 +28,9 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``sdist`` is the package whose source distribution has it, in the installed version, and ``hide`` the directory of
     the package in it, which must not shadow the installed one.
-    ``passed`` is how many tests pass, ``skipped`` how many of the others skip themselves. A sample runs one of
-    ``parts`` parts. ``processes`` run the whole suite; a sample is too short for more than one.
+    ``passed`` is how many tests pass, ``skipped`` how many of the others skip themselves. ``left_out`` are tests that
+    cannot pass, with the reason; a whole run checks that they still fail. A sample runs one of ``parts`` parts.
+    ``processes`` run the whole suite; a sample is too short for more than one.
     A suite ``on_postgres`` runs a second time, except in a sample: its plugin uses the server of
     ``LASH_ADAPTERS_POSTGRES``.
     """
@@ -92,6 +93,8 @@ def jobs_of(environment: Environment, postgres_url: str, turn: int | None, *, wi
             yield Job(
                 f"{name}: {suite.name}, PostgreSQL", weight, partial(_run_suite, environment, suite, None, server)
             )
+        if suite.left_out and turn is None:
+            yield Job(f"{name}: {suite.name}, left out", 100, partial(_run_left_out, environment, suite))
 
 
 def _run_ours(environment: Environment, postgres_url: str) -> Verdict:
@@ -118,15 +121,34 @@ def _run_mypy(environment: Environment) -> Verdict:
 
 
 def _run_suite(environment: Environment, suite: Suite, turn: int | None, server: Mapping[str, str]) -> Verdict:
-    directory = environment.source(suite.sdist.partition("==")[0], suite.hide)
     part = "0/1" if turn is None else f"{turn % suite.parts}/{suite.parts}"
-    left_out = [argument for test in suite.left_out for argument in ("--deselect", test)]
-    command = [
-        str(environment.python), "-m", "pytest", "--quiet", "-p", suite.plugin, "-p", "part_plugin", *suite.arguments,
-        *left_out,
-    ]  # fmt: skip
+    arguments = [*suite.arguments, *(argument for test in suite.left_out for argument in ("--deselect", test))]
     if suite.processes > 1 and (turn is None or suite.parts == 1):
-        command += ["--numprocesses", str(suite.processes)]
+        arguments += ["--numprocesses", str(suite.processes)]
+    done, found, chosen = _run_tests(environment, suite, arguments, part, server)
+    return judged(done, suite, found, chosen)
+
+
+def _run_left_out(environment: Environment, suite: Suite) -> Verdict:
+    done, found, _ = _run_tests(environment, suite, [*suite.left_out, *options_of(suite)], "0/1", {})
+    return judged_left_out(done, suite, found)
+
+
+def options_of(suite: Suite) -> list[str]:
+    """Return the options of a suite without what selects tests: their files, which come first, and ``-k``."""
+    first = next((place for place, each in enumerate(suite.arguments) if each.startswith("-")), len(suite.arguments))
+    options = suite.arguments[first:]
+    if "-k" in options:
+        del options[(place := options.index("-k")) : place + 2]
+    return options
+
+
+def _run_tests(
+    environment: Environment, suite: Suite, arguments: list[str], part: str, server: Mapping[str, str]
+) -> tuple[Done, int, int]:
+    """Run tests of a suite, and return how many there are and how many were chosen."""
+    directory = environment.source(suite.sdist.partition("==")[0], suite.hide)
+    command = [str(environment.python), "-m", "pytest", "--quiet", "-p", suite.plugin, "-p", "part_plugin", *arguments]
     with tempfile.TemporaryDirectory() as here:
         count = Path(here) / "count.json"
         variables = {
@@ -138,10 +160,10 @@ def _run_suite(environment: Environment, suite: Suite, turn: int | None, server:
         }
         done = _done(command, directory, variables)
         found = json.loads(count.read_text()) if count.exists() else {"all": 0, "chosen": 0}
-    return _judged(done, suite, found["all"], found["chosen"])
+    return done, found["all"], found["chosen"]
 
 
-def _judged(done: Done, suite: Suite, found: int, chosen: int) -> Verdict:
+def judged(done: Done, suite: Suite, found: int, chosen: int) -> Verdict:
     """Return the verdict on a suite: every chosen test passed or skipped, and the suite has as many as expected."""
     counts = _counts(done.output)
     passed = counts.get("passed", 0)
@@ -155,6 +177,16 @@ def _judged(done: Done, suite: Suite, found: int, chosen: int) -> Verdict:
     summary = f"{passed} of {chosen} passed" + ("" if is_whole else f", a part of {found}")
     if found != suite.passed + suite.skipped:
         summary += f"; THE SUITE HAS {found} TESTS, suites.toml says {suite.passed + suite.skipped}"
+    return _verdict(done, summary, is_good=is_good)
+
+
+def judged_left_out(done: Done, suite: Suite, found: int) -> Verdict:
+    """Return the verdict on the tests that are left out: each exists, and none passes."""
+    counts = _counts(done.output)
+    is_good = found >= len(suite.left_out) and not counts.get("passed") and not counts.get("skipped")
+    summary = f"{found - counts.get('passed', 0) - counts.get('skipped', 0)} of {found} fail"
+    if not is_good:
+        summary += "; REMOVE FROM left_out WHAT PASSES OR NO LONGER EXISTS"
     return _verdict(done, summary, is_good=is_good)
 
 
