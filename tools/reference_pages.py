@@ -80,7 +80,10 @@ def schema_page(root: Path) -> str:
     repository = Repository(root)
     notes = {backend: table_notes(repository, backend) for backend in BACKENDS}
     catalogues = {backend: _catalogue(repository, backend) for backend in BACKENDS}
-    names = list(dict.fromkeys(name for backend in BACKENDS for name in notes[backend]))
+    # The index of words is not in the catalogues.
+    names = list(
+        dict.fromkeys(name for backend in BACKENDS for name in notes[backend] if name in catalogues[backend].tables)
+    )
     parts = [
         "# Schema",
         _ABOUT_SCHEMA,

@@ -334,3 +334,12 @@ async def _ended(storage: lash.Storage) -> int:
     """Return how many processes have ended."""
     counts = (await storage.counts()).processes
     return sum(counts.values()) - counts[lash.model.ProcessStatus.RUNNING]
+
+
+def test_sessions_are_found_by_words(seeded: Seeded) -> None:
+    """Each word is the beginning of one in the first message or the labels; a text without words is a usage error."""
+    for text, found in (("MON where", ["support-42"]), ("money unknown", [])):
+        listed = values("sessions", "ls", "--search", text, url=seeded.url)
+        assert [each["meta"]["session_id"] for each in listed] == found
+    refused = run("sessions", "ls", "--search", "%", url=seeded.url)
+    assert (refused.returncode, "letter or digit" in refused.stderr) == (2, True)

@@ -39,24 +39,29 @@ _SQLITE: Final = {
     "(key=? AND value=? AND session_key>?)",
     "session_page_label_active": "SEARCH lead USING COVERING INDEX lash_session_labels_value (key=? AND value=?)",
     "session_page_prefix": "SEARCH s USING INDEX sqlite_autoindex_lash_sessions_1 (session_id>? AND session_id<?)",
+    "session_page_search": "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)",
     "session_page_source": "SEARCH s USING INDEX lash_sessions_source (<expr>=?)",
     "session_page_state": "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)",
 }
 """The first step of the plan of each query."""
-_SORTED: Final = ("label_active", "prefix", "source", "state")
+_SORTED: Final = ("label_active", "prefix", "search", "source", "state")
 _SHOWN: Final = {"lash_session_leases", "lash_batches", "lash_dead_letters", "lash_waits", "lash_checkpoints"}
 """What states, counts and checkpoints are read from."""
 
 _LOAD: Final = """
-INSERT INTO lash_sessions (session_id, name, created_at_ms, model, relation, revision, updated_at_ms, agent)
+INSERT INTO lash_sessions (
+    session_id, name, created_at_ms, model, relation, revision, updated_at_ms, agent, first_user_message
+)
 SELECT
-    'u' || lpad((n % 100)::text, 3, '0') || ':' || n, 'n', n, '', t.relation, 0, n * 500, 'agent' || n % 50
+    'u' || lpad((n % 100)::text, 3, '0') || ':' || n, 'n', n, '', t.relation, 0, n * 500, 'agent' || n % 50,
+    'hello word' || n % 50
 FROM generate_series(1, 5000) AS n, lash_sessions AS t WHERE t.session_id = 's';
 INSERT INTO lash_session_leases (session_key) SELECT session_key FROM lash_sessions WHERE session_id LIKE 'u%';
 INSERT INTO lash_session_labels (session_key, key, value)
 SELECT session_key, '', substr(session_id, 1, 4) FROM lash_sessions WHERE session_id LIKE 'u%'
 UNION ALL
 SELECT session_key, 'n', (created_at_ms % 50)::text FROM lash_sessions WHERE session_id LIKE 'u%';
+VACUUM ANALYZE lashsearch;
 ANALYZE lash_sessions, lash_session_leases, lash_session_labels, lash_batches, lash_waits;
 """
 _FEW_HUNDRED: Final = 400
@@ -70,6 +75,7 @@ _LISTS: Final = (
     (SessionFilter(prefix="u007:"), CREATED),
     (SessionFilter(agent="agent7"), CREATED),
     (SessionFilter(source_session_id="u007:7"), ACTIVE),
+    (SessionFilter(text="word7 hello"), ACTIVE),
     (SessionFilter(state=SessionState.QUEUED), ACTIVE),
     (SessionFilter(state=SessionState.RUNNING), CREATED),
     (SessionFilter(state=SessionState.IDLE), ACTIVE),
@@ -167,7 +173,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _is_large(node: dict[str, Any]) -> bool:
-    return node.get("Relation Name") in {"lash_sessions", "lash_session_leases", "lash_session_labels"}
+    return node.get("Relation Name") in {"lash_sessions", "lashsearch", "lash_session_leases", "lash_session_labels"}
 
 
 def _rows(node: dict[str, Any]) -> float:

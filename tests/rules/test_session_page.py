@@ -132,12 +132,13 @@ def rows(*keys: int) -> list[PageRow]:
         ({"labels": {"k": "v"}}, ACTIVE, False, "label_active"),
         ({"owner": "o"}, ACTIVE, True, "label_active"),
         ({"source_session_id": "s", "owner": "o", "state": SessionState.RUNNING}, CREATED, False, "source"),
+        ({"text": "money", "owner": "o", "state": SessionState.RUNNING}, ACTIVE, True, "search"),
     ],
 )
 def test_a_list_is_read_by_the_most_selective_index(
     *, wanted: dict[str, Any], order: SessionOrder, oldest_first: bool, way: str
 ) -> None:
-    """The source of a fork leads, then an owner or a label, a rare state, a prefix, an agent; else the order."""
+    """A text leads, then the source of a fork, an owner or a label, a rare state, a prefix, an agent; or the order."""
     page = prepare(SessionFilter(**wanted), order=order, oldest_first=oldest_first)
     assert page.way == way
     assert page.limit == 11
@@ -152,6 +153,8 @@ def test_the_owner_leads_before_labels() -> None:
     assert (prepare().lead, prepare().terms) == (None, {})
     forks = prepare(SessionFilter(source_session_id="s", owner="o", labels={"k": "v"}))
     assert (forks.lead, forks.terms) == (None, {"": "o", "k": "v"})
+    search = prepare(SessionFilter(text="my money", owner="o", labels={"k": "v"}))
+    assert (search.words, search.lead, search.terms) == (("my", "money"), None, {"": "o", "k": "v"})
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from lash.model.lease import Lease
 from lash.model.limit import Rate
 from lash.model.process.process import Success
 from lash.model.queue import Boundary
+from lash.model.session.session import SessionFilter
 from lash.model.trigger.trigger import EmitReport
 from lash.model.wait import CustomIdentity, WaitKey
 from lash.runtime.observe.stream import current_cursor, observe
@@ -111,7 +112,8 @@ async def dump(url: str) -> Dump:
         listed = await raw(
             url,
             "SELECT table_name::text, column_name::text FROM information_schema.columns "
-            "WHERE table_schema = current_schema() AND udt_name <> 'xid8' AND is_generated = 'NEVER'",
+            "WHERE table_schema = current_schema() AND udt_name <> 'xid8' AND is_generated = 'NEVER' "
+            "AND table_name LIKE 'lash\\_%'",
         )
     columns: dict[str, list[str]] = {}
     for table, column in listed:
@@ -167,6 +169,12 @@ async def test_every_row_goes_to_postgresql_and_back(tmp_path: Path, postgres_sc
     assert await dump(last) == without_holders(before)
 
 
+async def named(storage: Storage, text: str) -> tuple[str, ...]:
+    """Return the ids of the sessions that a text is found in."""
+    found = await storage.sessions.list(SessionFilter(text=text))
+    return tuple(each.meta.session_id for each in found.sessions)
+
+
 @pytest.mark.parametrize("to_postgres", [True, False])
 async def test_a_moved_storage_works(tmp_path: Path, postgres_schema_url: str, *, to_postgres: bool) -> None:
     """Sessions, queues, processes, triggers, waits and schedules continue in the target, on either backend."""
@@ -177,6 +185,7 @@ async def test_a_moved_storage_works(tmp_path: Path, postgres_schema_url: str, *
     async with opened(source, target) as (was, storage):
         assert await exported(storage, "s", with_queue=True) == await exported(was, "s", with_queue=True)
         assert (await storage.events.changes()).changes == (await was.events.changes()).changes != ()
+        assert await named(storage, "a") == await named(was, "a") != ()
         assert await storage.occurrences.emit(pressed("reported")) == made.report
         await storage.waits.resolve(made.key, YES)
         wait = await storage.waits.get(made.key)

@@ -16,6 +16,7 @@ PAGES: Final = {
     "label_active": "session_page_label_active",
     "prefix": "session_page_prefix",
     "source": "session_page_source",
+    "search": "session_page_search",
     "state": "session_page_state",
 }
 """The query for each way of reading (`lash.plan.session.page.PreparedPage.way`)."""

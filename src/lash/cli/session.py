@@ -56,10 +56,12 @@ def sessions() -> None:
     "lash sessions ls",
     "lash sessions ls --owner ada --label env=prod --order active",
     "lash sessions ls --state queued --no-limit --json",
+    "lash sessions ls --search 'my money' --json",
     "lash sessions ls --prefix old- -q | xargs -r lash sessions rm --yes",
     group=sessions,
     names=True,
 )
+@click.option("--search", "text", metavar="TEXT", help="Only with these words in the first message or the labels.")
 @click.option("--prefix", metavar="TEXT", help="Only ids that begin with this text.")
 @click.option("--owner", help="Only sessions of this owner.")
 @click.option(
@@ -85,7 +87,11 @@ async def list_sessions(
     source_session_id: str | None,
     **wanted: object,
 ) -> None:
-    """List sessions, the last created first."""
+    """List sessions, the last created first.
+
+    --search finds sessions by the beginnings of words, in whatever case; all of them must be there. In a sealed storage
+    it finds words of labels only.
+    """
     import msgspec
 
     from lash.model.session.session import SessionFilter, SessionOrder

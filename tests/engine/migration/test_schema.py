@@ -49,6 +49,7 @@ MIGRATIONS = (
     "0032_relatives",
     "0033_acts",
     "0034_throughput",
+    "0035_search",
 )
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}

@@ -151,7 +151,8 @@ def _write_sqlite(connection: apsw.Connection, column: Column, value: object) ->
 
 
 def _sqlite_columns(connection: apsw.Connection) -> list[Column]:
-    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'lash_%'").fetchall()
+    chosen = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'lash_*'"
+    tables = connection.execute(chosen).fetchall()
     kinds = {"TEXT": "text", "INTEGER": "integer", "BLOB": "bytes"}
     found: list[Column] = []
     for (table,) in sorted(tables, key=str):
@@ -233,7 +234,7 @@ class PostgresFortress:
 
 _COLUMNS: Final = """
 SELECT table_name, column_name, data_type FROM information_schema.columns
-WHERE table_schema = 'OURS' AND table_name LIKE 'lash_%' AND is_generated = 'NEVER'
+WHERE table_schema = 'OURS' AND starts_with(table_name, 'lash_') AND is_generated = 'NEVER'
 ORDER BY table_name, ordinal_position
 """
 _KIT: Final = """

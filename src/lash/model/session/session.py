@@ -160,9 +160,12 @@ class SessionFilter(Value, frozen=True, kw_only=True):
     """Which sessions a list returns. A field that is not set matches every session.
 
     A session must have all of the ``labels``. ``agent`` is that of the session's last turn. The times are exclusive;
-    ``active`` is the time of the last commit. ``source_session_id`` is the session that it was forked from.
+    ``active`` is the time of the last commit. ``source_session_id`` is the session that it was forked from. Each
+    word of ``text`` must be the beginning of a word of the session's first message (of its first 1,000 characters) or
+    of its labels, in whatever case. A session without a message is not found by a text.
     """
 
+    text: str | None = None
     prefix: str | None = None
     owner: str | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)

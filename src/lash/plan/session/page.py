@@ -33,12 +33,13 @@ from lash.model.session.session import (
 from lash.plan.sealed import CONFIG, TURN_STATE
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, decode_checkpoint
 from lash.plan.session.meta import MetaRow, check_labels, decode_meta, label_terms
+from lash.plan.session.search import search_words
 from lash.plan.session.session import decode_head
 
 _FEW: Final = frozenset({SessionState.RUNNING, SessionState.QUEUED, SessionState.WAITING})
 """The states that have indexes of their own; most sessions are idle."""
 _STATES: Final[dict[str | None, SessionState]] = {state.value: state for state in SessionState}
-_SORTED: Final = frozenset({"label_active", "prefix", "source", "state"})
+_SORTED: Final = frozenset({"label_active", "prefix", "search", "source", "state"})
 """The ways of reading that sort what they find."""
 
 
@@ -85,13 +86,14 @@ class PagePosition(msgspec.Struct, frozen=True):
 class PreparedPage(msgspec.Struct, frozen=True, kw_only=True):
     """A checked request for one page of sessions.
 
-    ``way`` names the index that is read: that of the most selective part of the filter. This is ``lead`` if the list
-    is read by an owner or a label; ``terms`` are the others. ``limit`` is one more than the page has, to see if there
-    is a next one.
+    ``way`` names the index that is read: that of the most selective part of the filter. This is ``words`` if the filter
+    has a text, and ``lead`` if the list is read by an owner or a label; ``terms`` are the others. ``limit`` is one more
+    than the page has, to see if there is a next one.
     """
 
     way: str
     wanted: SessionFilter
+    words: tuple[str, ...]
     lead: tuple[str, str] | None
     terms: dict[str, str]
     order: SessionOrder
@@ -111,7 +113,7 @@ class PreparedPage(msgspec.Struct, frozen=True, kw_only=True):
             place = {"key": self._after.key}
         if self.way == "prefix":
             place |= {"prefix_end": prefix_end(self.wanted.prefix or "")}
-        if self.way == "source":
+        if self.way in ("search", "source"):
             place |= {"source_session_id": self.wanted.source_session_id}
         if self.lead is not None:
             place |= {"lead_key": self.lead[0], "lead_value": self.lead[1]}
@@ -163,9 +165,11 @@ def prepare_page(
     way = _way(wanted, order, oldest_first=oldest_first)
     terms = label_terms(wanted.owner, wanted.labels)
     lead = next(iter(terms.items())) if way.startswith("label") else None
+    words = () if wanted.text is None else search_words(wanted.text)
     return PreparedPage(
         way=way,
         wanted=wanted,
+        words=words,
         lead=lead,
         terms=dict(term for term in terms.items() if term != lead),
         order=order,
@@ -246,6 +250,8 @@ def _list_kind(order: SessionOrder, *, oldest_first: bool) -> str:
 def _way(wanted: SessionFilter, order: SessionOrder, *, oldest_first: bool) -> str:
     """Return which index the list is read by: that of the most selective part of the filter."""
     end = "oldest" if oldest_first else "newest"
+    if wanted.text is not None:
+        return "search"
     if wanted.source_session_id is not None:
         return "source"
     if wanted.owner is not None or wanted.labels:

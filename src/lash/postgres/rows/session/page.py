@@ -63,5 +63,6 @@ def _values(page: PreparedPage) -> dict[str, object]:
         "label_keys": list(page.terms.keys()) if page.terms else None,
         "label_values": list(page.terms.values()) if page.terms else None,
         "limit": page.limit,
+        "search": " & ".join(f"{word}:*" for word in page.words),
         **page.place,
     }

@@ -284,6 +284,23 @@ WHERE s.relation::json #>> '{relation,source_session_id}' = :source_session_id::
 -- include: page_filters
 -- include: page_sorted
 
+-- name: session_page_search
+-- Sessions that have all words of a search and match the rest of the filter, sorted.
+-- arguments: with_state, with_counts, with_checkpoint, prefix, agent, state, created_after_ms, created_before_ms
+-- arguments: active_after_ms, active_before_ms, label_keys, label_values, limit
+-- arguments: search, source_session_id, by_activity, sign, sorted_at, sorted_key
+-- include: page_columns
+SELECT s.*
+FROM :"schema".lashsearch AS f
+JOIN :"schema".lash_sessions AS s ON s.session_key = f.session_key
+WHERE f.words @@ to_tsquery('pg_catalog.simple', :search::text)
+    AND (
+        :source_session_id::text IS NULL
+        OR s.relation::json #>> '{relation,source_session_id}' = :source_session_id::text
+    )
+-- include: page_filters
+-- include: page_sorted
+
 -- name: session_page_state
 -- Sessions that run, have queued input, or wait, and that match the rest of the filter, sorted.
 -- arguments: with_state, with_counts, with_checkpoint, prefix, agent, state, created_after_ms, created_before_ms

@@ -29,7 +29,9 @@ def read_page(reader: Reader, page: PreparedPage, decode: DecodePage) -> Session
 def page_arguments(page: PreparedPage, now_ms: int) -> dict[str, SQLiteValue]:
     """Return the arguments of the query that reads the page."""
     wanted = page.wanted
+    search = {"search": " ".join(f'"{word}"*' for word in page.words)} if page.words else {}
     return {
+        **search,
         "with_state": int(page.needs_state),
         "with_counts": int(page.parts.counts),
         "with_checkpoint": int(page.parts.checkpoint),

@@ -198,6 +198,17 @@ WHERE s.relation ->> '$.relation.source_session_id' = :source_session_id
 -- include: page_filters
 -- include: page_sorted
 
+-- name: session_page_search
+-- Sessions that have all words of a search and match the rest of the filter, sorted.
+-- include: page_columns
+FROM (
+SELECT s.session_key
+FROM lash_sessions AS s
+WHERE s.session_key IN (SELECT f.rowid FROM lashsearch AS f WHERE f.words MATCH :search)
+    AND (:source_session_id IS NULL OR s.relation ->> '$.relation.source_session_id' = :source_session_id)
+-- include: page_filters
+-- include: page_sorted
+
 -- name: session_page_state
 -- Sessions that run, have queued input, or wait, and that match the rest of the filter, sorted.
 -- include: page_columns
