@@ -30,6 +30,7 @@ class Environment:
         self.home = HOME / (f"{framework}-latest" if is_latest else framework)
         self.python = self.home / "bin" / "python"
         self._is_latest = is_latest
+        self._unpacking = threading.Lock()
 
     def install(self) -> None:
         """Create the environment unless it has what ``requirements.txt`` and ``pyproject.toml`` ask for."""
@@ -84,8 +85,13 @@ class Environment:
     def source(self, package: str, hidden: str | None) -> Path:
         """Return the unpacked source distribution of an installed package, without the package itself.
 
-        ``hidden`` is the directory of the package in it, which must not shadow the installed one.
+        ``hidden`` is the directory of the package in it, which must not shadow the installed one. Suites that run at
+        the same time share it.
         """
+        with self._unpacking:
+            return self._unpacked(package, hidden)
+
+    def _unpacked(self, package: str, hidden: str | None) -> Path:
         directory = self.home / "suites" / package
         if directory.exists():
             return directory
