@@ -23,6 +23,7 @@ from lash.adapters.importing import (
     import_database,
     open_source,
 )
+from lash.adapters.importing.pickled import NotPlainData, plain_data
 from lash.adapters.importing.readers import READERS, reader_of
 from lash.cli.framework import FRAMEWORKS
 from lash.errors import InvalidInput, StoreUnavailable
@@ -53,15 +54,18 @@ class Toy:
     def __init__(self, broken: str | None = None) -> None:
         self._broken = broken
 
+    async def recognised(self, source: Source) -> frozenset[str]:
+        return await source.tables() & self.tables
+
     async def count(self, source: Source) -> int:
         return await source.count("talks") + 1
 
     async def found(self, source: Source) -> AsyncIterator[Found]:
-        for row in await source.distinct(["talks"], ["id"]):
+        for row in await source.distinct(["lines"], ["talk"]):
             yield FoundSession(
-                name=row["id"],
-                session_id=f"toy:{row['id']}",
-                pieces=self._lines(source, row["id"]),
+                name=row["talk"],
+                session_id=f"toy:{row['talk']}",
+                pieces=self._lines(source, row["talk"]),
                 labels={"framework": "toy"},
             )
         yield FoundRecords(name="facts", pieces=self._facts(source))
@@ -98,12 +102,7 @@ Foreign = str
 async def foreign(backend_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Foreign:
     """The database of the toy framework: a SQLite file, or a schema of PostgreSQL."""
     if backend_name != "postgres":
-        path = tmp_path / "toy.db"
-        connection = apsw.Connection(str(path))
-        for statement in _TABLES:
-            connection.execute(statement.format(bytes="BLOB", blob=f"zeroblob({_LARGE})"))
-        connection.close()
-        return str(path)
+        return _toy_file(tmp_path / "toy.db")
     url: str = request.getfixturevalue("postgres_schema_url")
     server, _, schema = url.partition("?schema=")
     session = await asyncpg.connect(server)
@@ -114,6 +113,28 @@ async def foreign(backend_name: str, request: pytest.FixtureRequest, tmp_path: P
     finally:
         await session.close()
     return url
+
+
+def _toy_file(path: Path) -> str:
+    connection = apsw.Connection(str(path))
+    for statement in _TABLES:
+        connection.execute(statement.format(bytes="BLOB", blob=f"zeroblob({_LARGE})"))
+    connection.close()
+    return str(path)
+
+
+def _damaged_file(path: Path) -> str:
+    """A database whose table of lines begins with a page of zeros."""
+    connection = apsw.Connection(_toy_file(path))
+    ((size,),) = connection.execute("PRAGMA page_size").fetchall()
+    ((page,),) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'lines'").fetchall()
+    connection.close()
+    assert isinstance(size, int)
+    assert isinstance(page, int)
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * size : page * size] = bytes(size)
+    path.write_bytes(content)
+    return str(path)
 
 
 async def _import(storage: Storage, foreign: Foreign, *, dry_run: bool = False, broken: str = "") -> ImportReport:
@@ -201,6 +222,40 @@ def test_the_command_knows_every_reader() -> None:
     assert tuple(READERS) == FRAMEWORKS
     with pytest.raises(InvalidInput, match="unknown framework 'x'"):
         reader_of("x")
+
+
+async def test_a_damaged_database_is_an_error(backend_url: str, tmp_path: Path) -> None:
+    """The error names the table that cannot be read."""
+    async with opened(backend_url) as (storage,):
+        with pytest.raises(InvalidInput, match=r"lines cannot be read: .*malformed"):
+            await _import(storage, _damaged_file(tmp_path / "damaged.db"))
+
+
+@pytest.mark.parametrize("framework", ["openai-agents", "adk"])
+def test_a_reader_works_without_its_framework(framework: str) -> None:
+    """A program that imports a database does not need the framework that wrote it."""
+    assert reader_of(framework).framework == framework
+
+
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        b"cposix\nsystem\n(S'touch /tmp/harm'\ntR.",
+        b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93\x8c\x011\x85R.",
+        b"\x80\x02cgoogle.adk.events.event_actions\nEventActions\n)\x81K\x01b.",
+        b"\x80\x02]q\x00h\x00a.",
+        b"\x80\x02}K\x01s.",
+        b"\x80\x04\x95",
+        b"",
+        b"I1\n",
+        b"\x80\x02K\x01K\x02\x85R.",
+        b"\x80\x02Pname\n.",
+    ],
+)
+def test_a_pickle_is_data_or_an_error(pickled: bytes) -> None:
+    """Calls, foreign classes, endless and damaged values are refused by one kind of error."""
+    with pytest.raises(NotPlainData):
+        plain_data(pickled)
 
 
 def test_the_command_names_the_extra_of_a_framework_that_is_not_installed(tmp_path: Path) -> None:

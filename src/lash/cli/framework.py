@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lash.cli.bar import Bar
     from lash.transfer import Progress
 
-FRAMEWORKS: Final = ("langgraph",)
+FRAMEWORKS: Final = ("langgraph", "openai-agents", "adk")
 """The names of `lash.adapters.importing.readers.READERS`, which help and completion need before it is imported."""
 _SHOWN: Final = 10
 """How many sessions that were not imported the report lists; the JSON report has all of them."""
@@ -33,9 +33,9 @@ _SHOWN: Final = 10
 async def import_(shell: Shell, framework: str, database: str, dry_run: bool) -> None:  # noqa: FBT001 (click's)
     """Import the database of another framework: a SQLite file, or a postgresql:// URL (?schema=NAME if not public).
 
-    FRAMEWORK is langgraph. The database is only read. Its sessions become sessions of this storage, and rows without a
-    counterpart are kept as records in the collection import.raw. Idempotent: an interrupted import continues if you
-    repeat it. Exits with code 4 if something was not imported.
+    FRAMEWORK is langgraph, openai-agents or adk. The database is only read. Its sessions become sessions of this
+    storage, and rows without a counterpart are kept as records in the collection import.raw. Idempotent: an
+    interrupted import continues if you repeat it. Exits with code 4 if something was not imported.
     """
     from lash.adapters.importing import import_database, open_source
     from lash.adapters.importing.readers import reader_of

@@ -13,9 +13,9 @@ from google.genai import types
 from pydantic_core import to_jsonable_python
 from typing_extensions import override
 
-from lash.adapters.adk.names import FRAMEWORK, artifacts_id, artifacts_label, key_part
 from lash.adapters.adk.texts import json_text
 from lash.adapters.attached import Attached, LeftOpen, StorageSource
+from lash.adapters.formats.adk_names import FRAMEWORK, artifacts_id, artifacts_label, key_part
 from lash.adapters.settled import settled
 from lash.base.limits import MAX_PAGE
 from lash.errors import AttachmentNotFound, RevisionConflict, SessionDeleted, SessionNotFound

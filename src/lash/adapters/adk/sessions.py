@@ -18,10 +18,11 @@ from google.adk.sessions.base_session_service import BaseSessionService, GetSess
 from google.adk.sessions.session import Session
 from typing_extensions import override
 
-from lash.adapters.adk import events, state
-from lash.adapters.adk.names import SessionName, app_label, key_prefix, user_label
-from lash.adapters.adk.state import NO_STATE, Delta, StoredState, Values
+from lash.adapters.adk import events, scopes
 from lash.adapters.attached import Attached, LeftOpen, StorageSource
+from lash.adapters.formats import adk_state
+from lash.adapters.formats.adk_names import SessionName, app_label, key_prefix, user_label
+from lash.adapters.formats.adk_state import NO_STATE, Delta, StoredState, Values
 from lash.adapters.settled import settled
 from lash.base.ids import new_id
 from lash.errors import NodeConflict, RevisionConflict, SessionDeleted, SessionNotFound
@@ -86,7 +87,7 @@ class LashSessionService(LeftOpen, BaseSessionService):
     @override
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, without prefixes."""
-        return await self._attached.run(lambda storage: state.user_values(storage, app_name, user_id))
+        return await self._attached.run(lambda storage: adk_state.user_values(storage, app_name, user_id))
 
     @override
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -106,33 +107,33 @@ class LashSessionService(LeftOpen, BaseSessionService):
         """Do nothing: the storage stays open for its other users."""
 
     async def _store(self, session: Session, event: Event) -> Event:
-        delta = state.split(event.actions.state_delta or {})
+        delta = scopes.split(event.actions.state_delta or {})
         name = SessionName.of(session.app_name, session.user_id, session.id)
         if await self._attached.run(lambda storage: self._append(storage, name, session, event, delta)):
             self._commit_event_to_session(session, event)
         return event
 
     async def _create(self, storage: Storage, name: SessionName, given: Values) -> Session:
-        delta, now = state.split(given), platform_time.get_time()
+        delta, now = scopes.split(given), platform_time.get_time()
         _, components = NO_STATE.change(delta.session)
         created = await storage.sessions.create(
             name.lash_id,
             name=name.shown,
             owner=name.owner,
             labels=name.labels,
-            metadata={"app_name": name.app_name, "user_id": name.user_id, "session_id": name.session_id},
+            metadata=name.metadata,
             retention=Retention.latest(),
             commit=Commit(
                 session_id=name.lash_id,
                 expected_revision=0,
-                checkpoint=state.draft(components, now),
+                checkpoint=adk_state.draft(components, now),
                 records=tuple(delta.records(name)),
             ),
         )
         if not created.created:
             raise AlreadyExistsError(f"Session with id {name.session_id} already exists.")
-        scopes = await _scopes(storage, name)
-        return _session(name, state.merged(delta.session, *scopes), [], now, created.revision)
+        values = scopes.merged(delta.session, *await _scopes(storage, name))
+        return _session(name, values, [], now, created.revision)
 
     async def _append(self, storage: Storage, name: SessionName, session: Session, event: Event, delta: Delta) -> bool:
         """Store an event; return False if the object need not change. Runs in the event loop of the storage."""
@@ -189,7 +190,7 @@ async def _commit(
             session_id=name.lash_id,
             expected_revision=stored.revision,
             graph=Append(nodes=(events.node_of(event, node_id, stored.leaf),)),
-            checkpoint=state.draft(components, event.timestamp),
+            checkpoint=adk_state.draft(components, event.timestamp),
             records=tuple(delta.records(name)),
         )
     )
@@ -228,8 +229,8 @@ async def _read_state(storage: Storage, name: SessionName) -> tuple[StoredState,
     if read is None:
         return StoredState(await session.revision(), 0.0, None, {}, {}), None
     manifest, leaf = read.checkpoint.manifest, read.head.leaf_node_id
-    small = state.small_values(read.checkpoint)
-    stored = StoredState(read.head.revision, state.updated_at(manifest), leaf, small, manifest.components)
+    small = adk_state.small_values(read.checkpoint)
+    stored = StoredState(read.head.revision, adk_state.updated_at(manifest), leaf, small, manifest.components)
     return stored, read.graph.nodes[-1] if read.graph.nodes else None
 
 
@@ -244,8 +245,8 @@ async def _get(storage: Storage, name: SessionName, config: GetSessionConfig) ->
         return None
     found = [] if wanted == 0 else _events(read, config)
     manifest = read.checkpoint.manifest
-    values = state.merged(state.session_values(read.checkpoint), *await _scopes(storage, name))
-    return _session(name, values, found, state.updated_at(manifest), read.head.revision)
+    values = scopes.merged(adk_state.session_values(read.checkpoint), *await _scopes(storage, name))
+    return _session(name, values, found, adk_state.updated_at(manifest), read.head.revision)
 
 
 def _events(read: SessionRead, config: GetSessionConfig) -> list[Event]:
@@ -269,15 +270,15 @@ async def _list(storage: Storage, app_name: str, user_id: str | None) -> list[Se
             break
     if not summaries:
         return []
-    app = await state.app_values(storage, app_name)
+    app = await adk_state.app_values(storage, app_name)
     users = await _values_by_user(storage, app_name, user_id)
     return [_listed(each, app, users) for each in summaries]
 
 
 async def _values_by_user(storage: Storage, app_name: str, user_id: str | None) -> dict[str, Values]:
     if user_id is None:
-        return await state.values_by_user(storage, app_name)
-    return {key_prefix(app_name, user_id): await state.user_values(storage, app_name, user_id)}
+        return await adk_state.values_by_user(storage, app_name)
+    return {key_prefix(app_name, user_id): await adk_state.user_values(storage, app_name, user_id)}
 
 
 def _listed(summary: SessionSummary, app: Values, users: dict[str, Values]) -> Session:
@@ -286,15 +287,15 @@ def _listed(summary: SessionSummary, app: Values, users: dict[str, Values]) -> S
     user = users.get(key_prefix(name.app_name, name.user_id), {})
     checkpoint = summary.checkpoint
     if checkpoint is None:
-        return _session(name, state.merged({}, app, user), [], 0.0, summary.revision)
-    values = state.merged(state.session_values(checkpoint), app, user)
-    return _session(name, values, [], state.updated_at(checkpoint.manifest), summary.revision)
+        return _session(name, scopes.merged({}, app, user), [], 0.0, summary.revision)
+    values = scopes.merged(adk_state.session_values(checkpoint), app, user)
+    return _session(name, values, [], adk_state.updated_at(checkpoint.manifest), summary.revision)
 
 
 async def _scopes(storage: Storage, name: SessionName) -> tuple[Values, Values]:
     """Return the state of the app and of the user."""
     return await asyncio.gather(
-        state.app_values(storage, name.app_name), state.user_values(storage, name.app_name, name.user_id)
+        adk_state.app_values(storage, name.app_name), adk_state.user_values(storage, name.app_name, name.user_id)
     )
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 READERS: Final = {
     "langgraph": "lash.adapters.langgraph.importing:LangGraphReader",
+    "openai-agents": "lash.adapters.importing.openai_agents:OpenAIAgentsReader",
+    "adk": "lash.adapters.importing.adk:ADKReader",
 }
 """``framework -> module:class``; the module is imported on demand, because it may need the framework."""
 

@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from lash.adapters.importing.found import FoundPart, FoundRecords, FoundSession, FrameworkReader, RawRow
 from lash.adapters.importing.raw import raw_records
@@ -17,7 +18,7 @@ from lash.adapters.importing.source import Source
 from lash.errors import InvalidInput, RecordConflict, SessionDeleted, SessionNotFound
 from lash.model.record import Record, RecordPut
 from lash.model.session.checkpoint import CheckpointDraft
-from lash.model.session.commit import Append, Commit, Unchanged
+from lash.model.session.commit import Append, Commit, GraphDelta, Unchanged
 from lash.model.session.node import BytesEntry, Node
 from lash.stores.storage import Storage
 from lash.transfer.progress import Meter, OnProgress
@@ -52,8 +53,8 @@ async def import_database(
     interrupted one has left. A session or record of the same id that does not come from an import is never changed; the
     report names it. Rows without a counterpart are kept as raw records. A dry run reads everything and writes nothing.
     """
-    tables = await source.tables()
-    if not tables & reader.tables:
+    tables, own = await source.tables(), await reader.recognised(source)
+    if not own:
         found = f"found: {', '.join(sorted(tables))}" if tables else "it has no tables"
         raise InvalidInput(f"expected tables of {reader.framework} ({', '.join(sorted(reader.tables))}); {found}")
     tally, meter = Tally(), Meter("session", await reader.count(source), progress)
@@ -63,7 +64,7 @@ async def import_database(
         else:
             await _Importing(storage, reader.framework, tally, dry_run=dry_run).records(each)
         meter.step()
-    return tally.report(reader.framework, tables - reader.tables, dry_run=dry_run)
+    return tally.report(reader.framework, tables - own, dry_run=dry_run)
 
 
 class _Importing:
@@ -155,11 +156,12 @@ class _SessionWriter:
         """Create the session with the mark of an import that is not complete; False if it exists."""
         created = await self._storage.sessions.create(
             self._found.session_id,
+            name=self._found.title,
             owner=self._found.owner,
             labels=dict(self._found.labels),
             metadata=self._found.metadata,
             retention=self._found.retention,
-            commit=self._commit((), [self._mark({}, is_complete=False)]),
+            commit=self._commit(Unchanged(), [self._mark({}, is_complete=False)]),
         )
         if created.commit is None:
             return False
@@ -167,23 +169,22 @@ class _SessionWriter:
         return True
 
     async def write(self, pieces: Sequence[FoundPart]) -> None:
-        nodes = [node for piece in pieces for node in piece.nodes]
         self._checkpoint = next((each.checkpoint for each in reversed(pieces) if each.checkpoint), self._checkpoint)
         records = _records(self._framework, pieces, self._found.session_id, expected_version=None)
-        await self._write(nodes, records)
+        await self._write(_graph(pieces), records)
 
     async def finish(self, counts: dict[str, int]) -> None:
-        await self._write((), [self._mark(counts, is_complete=True)])
+        await self._write(Unchanged(), [self._mark(counts, is_complete=True)])
 
-    async def _write(self, nodes: Sequence[Node], records: Sequence[RecordPut]) -> None:
+    async def _write(self, graph: GraphDelta, records: Sequence[RecordPut]) -> None:
         session = self._storage.session(self._found.session_id)
-        self._revision = (await session.commit(self._commit(nodes, records))).revision
+        self._revision = (await session.commit(self._commit(graph, records))).revision
 
-    def _commit(self, nodes: Sequence[Node], records: Sequence[RecordPut]) -> Commit:
+    def _commit(self, graph: GraphDelta, records: Sequence[RecordPut]) -> Commit:
         return Commit(
             session_id=self._found.session_id,
             expected_revision=self._revision,
-            graph=Append(nodes=tuple(nodes)) if nodes else Unchanged(),
+            graph=graph,
             checkpoint=self._checkpoint,
             records=tuple(records),
         )
@@ -218,13 +219,26 @@ async def _together(pieces: AsyncIterator[FoundPart]) -> AsyncIterator[list[Foun
         yield group
 
 
+def _graph(pieces: Sequence[FoundPart]) -> GraphDelta:
+    """Return the nodes of pieces, and the leaf after them: the last node, or the one that a later piece names."""
+    nodes: list[Node] = []
+    leaf: str | None | UnsetType = UNSET
+    for piece in pieces:
+        if piece.nodes:
+            nodes += piece.nodes
+            leaf = UNSET
+        if piece.leaf_node_id is not UNSET:
+            leaf = piece.leaf_node_id
+    return Append(nodes=tuple(nodes), leaf_node_id=leaf) if nodes else Unchanged(leaf_node_id=leaf)
+
+
 def _size(piece: FoundPart) -> int:
     contents: Iterable[object] = itertools.chain(
         (node.entry.content for node in piece.nodes if isinstance(node.entry, BytesEntry)),
         (record.value for record in piece.records),
         (value for raw in piece.raw for value in raw.row.values()),
     )
-    return sum(len(each) if isinstance(each, bytes | str) else _BASE_BYTES for each in contents)
+    return piece.size + sum(len(each) if isinstance(each, bytes | str) else _BASE_BYTES for each in contents)
 
 
 def _records(

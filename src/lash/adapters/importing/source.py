@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -15,6 +16,8 @@ from lash.errors import ConfigError, InvalidInput, StoreUnavailable
 
 Row: TypeAlias = dict[str, Any]
 """A row by the names of its columns. JSON columns are text, on both databases."""
+_DRIVER: Final = re.compile(r"^(\w+)\+\w+(?=://)")
+"""The driver in a URL of SQLAlchemy."""
 _PAGE: Final = 200
 _BUSY_MS: Final = 5_000
 
@@ -26,11 +29,11 @@ class Source(Protocol):
         """Return the names of the tables."""
         ...
 
-    async def columns(self, table: str) -> tuple[str, ...]:
-        """Return the columns of a table, in order."""
+    async def columns(self, table: str) -> dict[str, str]:
+        """Return the columns of a table, in order, with their declared types in lower case."""
         ...
 
-    async def count(self, table: str) -> int:
+    async def count(self, table: str, *, where: Mapping[str, object] | None = None) -> int:
         """Return how many rows a table has."""
         ...
 
@@ -41,7 +44,10 @@ class Source(Protocol):
     def rows(
         self, table: str, *, where: Mapping[str, object] | None = None, order: Sequence[str] = ()
     ) -> AsyncIterator[Row]:
-        """Return the rows of a table with all columns, read page by page; ``where`` compares for equality."""
+        """Return the rows of a table with all columns, read page by page.
+
+        ``where`` compares for equality; None finds NULL. Raises InvalidInput if the database is damaged.
+        """
         ...
 
 
@@ -49,8 +55,10 @@ class Source(Protocol):
 async def open_source(where: str) -> AsyncIterator[Source]:
     """Open a SQLite file, by path or sqlite URL, or a PostgreSQL database, by URL, for reading.
 
-    ``?schema=NAME`` names the PostgreSQL schema that has the tables, by default that of the connection.
+    ``?schema=NAME`` names the PostgreSQL schema that has the tables, by default that of the connection. A driver in the
+    URL, as in ``postgresql+asyncpg://``, is ignored.
     """
+    where = _DRIVER.sub(r"\1", where)
     if where.startswith(("postgresql://", "postgres://")):
         async with _postgres(where) as source:
             yield source
@@ -82,41 +90,58 @@ class _SQLiteSource:
         )
         return frozenset(str(name) for (name,) in found.fetchall())
 
-    async def columns(self, table: str) -> tuple[str, ...]:
-        found = self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
-        return tuple(str(name) for (name,) in found)
+    async def columns(self, table: str) -> dict[str, str]:
+        found = self._connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,)).fetchall()
+        return {str(name): str(kind).lower() for name, kind in found}
 
-    async def count(self, table: str) -> int:
-        ((number,),) = self._connection.execute(_count_sql(table)).fetchall()
+    async def count(self, table: str, *, where: Mapping[str, object] | None = None) -> int:
+        conditions, values = self._conditions(where)
+        with _reading(table):
+            ((number,),) = self._connection.execute(_count_sql(table, conditions), values).fetchall()
         assert isinstance(number, int)
         return number
 
     async def distinct(self, tables: Sequence[str], columns: Sequence[str]) -> list[Row]:
-        found = await asyncio.to_thread(self._connection.execute(_distinct_sql(tables, columns)).fetchall)
+        with _reading(", ".join(tables)):
+            found = await asyncio.to_thread(self._connection.execute(_distinct_sql(tables, columns)).fetchall)
         return [dict(zip(columns, row, strict=True)) for row in found]
 
     async def rows(
         self, table: str, *, where: Mapping[str, object] | None = None, order: Sequence[str] = ()
     ) -> AsyncIterator[Row]:
-        values: tuple[Any, ...] = tuple((where or {}).values())
-        marks = dict.fromkeys(where or {}, "?")
-        cursor = self._connection.execute(_rows_sql(table, marks, order), values)
+        conditions, values = self._conditions(where)
         names = await self.columns(table)
+        with _reading(table):
+            cursor = self._connection.execute(_rows_sql(table, conditions, order), values)
         try:
-            while page := await asyncio.to_thread(_take, cursor):
+            while page := await asyncio.to_thread(_take, table, cursor):
                 for row in page:
                     yield dict(zip(names, row, strict=True))
         finally:
             cursor.close()
 
+    @staticmethod
+    def _conditions(where: Mapping[str, object] | None) -> tuple[str, tuple[Any, ...]]:
+        marks = {name: None if value is None else "?" for name, value in (where or {}).items()}
+        return _where(marks), tuple(value for value in (where or {}).values() if value is not None)
 
-def _take(cursor: apsw.Cursor) -> list[Any]:
+
+def _take(table: str, cursor: apsw.Cursor) -> list[Any]:
     page: list[Any] = []
-    for row in cursor:
-        page.append(row)
-        if len(page) == _PAGE:
-            break
+    with _reading(table):
+        for row in cursor:
+            page.append(row)
+            if len(page) == _PAGE:
+                break
     return page
+
+
+@contextlib.contextmanager
+def _reading(tables: str) -> Iterator[None]:
+    try:
+        yield
+    except (apsw.Error, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{tables} cannot be read: {error}") from error
 
 
 @contextlib.asynccontextmanager
@@ -134,6 +159,8 @@ async def _postgres(url: str) -> AsyncIterator[Source]:
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             yield _PostgresSource(connection)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise StoreUnavailable(f"the database to import from cannot be read: {error}") from error
     finally:
         await connection.close()
 
@@ -149,16 +176,17 @@ class _PostgresSource:
         )
         return frozenset(str(row[0]) for row in found)
 
-    async def columns(self, table: str) -> tuple[str, ...]:
+    async def columns(self, table: str) -> dict[str, str]:
         found = await self._connection.fetch(
-            "SELECT column_name FROM information_schema.columns"
+            "SELECT column_name, data_type FROM information_schema.columns"
             " WHERE table_schema = current_schema() AND table_name = $1 ORDER BY ordinal_position",
             table,
         )
-        return tuple(str(row[0]) for row in found)
+        return {str(name): str(kind) for name, kind in found}
 
-    async def count(self, table: str) -> int:
-        return int(await self._connection.fetchval(_count_sql(table)))
+    async def count(self, table: str, *, where: Mapping[str, object] | None = None) -> int:
+        conditions, values = self._conditions(where)
+        return int(await self._connection.fetchval(_count_sql(table, conditions), *values))
 
     async def distinct(self, tables: Sequence[str], columns: Sequence[str]) -> list[Row]:
         return [dict(row) for row in await self._connection.fetch(_distinct_sql(tables, columns))]
@@ -166,32 +194,42 @@ class _PostgresSource:
     async def rows(
         self, table: str, *, where: Mapping[str, object] | None = None, order: Sequence[str] = ()
     ) -> AsyncIterator[Row]:
-        marks = {name: f"${number}" for number, name in enumerate(where or {}, 1)}
-        values = (where or {}).values()
-        async for row in self._connection.cursor(_rows_sql(table, marks, order), *values, prefetch=_PAGE):
+        conditions, values = self._conditions(where)
+        async for row in self._connection.cursor(_rows_sql(table, conditions, order), *values, prefetch=_PAGE):
             yield dict(row)
+
+    @staticmethod
+    def _conditions(where: Mapping[str, object] | None) -> tuple[str, tuple[object, ...]]:
+        given = {name: value for name, value in (where or {}).items() if value is not None}
+        marks: dict[str, str | None] = dict.fromkeys(where or {})
+        marks |= {name: f"${number}" for number, name in enumerate(given, 1)}
+        return _where(marks), tuple(given.values())
 
 
 # The tables are the framework's, in every release of it: their names and columns are data here.
 
 
-def _count_sql(table: str) -> str:
-    return f"SELECT count(*) FROM {_quoted(table)}"  # noqa: S608 (a quoted name)
+def _count_sql(table: str, conditions: str) -> str:
+    return f"SELECT count(*) FROM {_quoted(table)}{conditions}"  # noqa: S608 (quoted names)
 
 
 def _distinct_sql(tables: Sequence[str], columns: Sequence[str]) -> str:
     names = ", ".join(map(_quoted, columns))
-    parts = (f"SELECT {names} FROM {_quoted(table)}" for table in tables)  # noqa: S608 (quoted names)
+    parts = (f"SELECT DISTINCT {names} FROM {_quoted(table)}" for table in tables)  # noqa: S608 (quoted names)
     return " UNION ".join(parts) + f" ORDER BY {names}"
 
 
-def _rows_sql(table: str, marks: Mapping[str, str], order: Sequence[str]) -> str:
-    conditions = " AND ".join(f"{_quoted(name)} = {mark}" for name, mark in marks.items())
-    return (
-        f"SELECT * FROM {_quoted(table)}"  # noqa: S608 (quoted names)
-        + (f" WHERE {conditions}" if conditions else "")
-        + (f" ORDER BY {', '.join(map(_quoted, order))}" if order else "")
-    )
+def _rows_sql(table: str, conditions: str, order: Sequence[str]) -> str:
+    sorting = f" ORDER BY {', '.join(map(_quoted, order))}" if order else ""
+    return f"SELECT * FROM {_quoted(table)}{conditions}{sorting}"  # noqa: S608 (quoted names)
+
+
+def _where(marks: Mapping[str, str | None]) -> str:
+    """Return the conditions of a query; a column whose mark is None must be NULL."""
+    conditions = [
+        f"{_quoted(name)} IS NULL" if mark is None else f"{_quoted(name)} = {mark}" for name, mark in marks.items()
+    ]
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
 def _quoted(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from lash.adapters.importing import FoundPart, RawRow, Row, Source
+from lash.adapters.importing.values import moment
 from lash.adapters.langgraph import matching, namespaces
 from lash.adapters.langgraph.store import ITEMS, ItemContent
 from lash.errors import InvalidInput
@@ -41,12 +42,12 @@ def _piece(row: Row, vectors: list[Row]) -> FoundPart:
             namespace=tuple(row["prefix"].split(".")),
             key=row["key"],
             value=msgspec.json.decode(row["value"], type=dict),
-            created_at=_moment(row["created_at"]),
-            updated_at=_moment(row["updated_at"]) or datetime.now(UTC),
+            created_at=moment(row["created_at"]),
+            updated_at=moment(row["updated_at"]) or datetime.now(UTC),
             ttl_minutes=row.get("ttl_minutes"),
             vectors={name: vector for name, vector in packed.items() if vector is not None},
         )
-        expires_at = _moment(row.get("expires_at"))
+        expires_at = moment(row.get("expires_at"))
         if expires_at is not None and expires_at <= datetime.now(UTC):
             return FoundPart(raw=[RawRow(table=_STORE, row=row, reason="it has expired"), *raw])
         put = RecordPut(
@@ -58,14 +59,6 @@ def _piece(row: Row, vectors: list[Row]) -> FoundPart:
     except (msgspec.MsgspecError, InvalidInput, ValueError) as error:
         return FoundPart(raw=[RawRow(table=_STORE, row=row, reason=str(error)), *raw])
     return FoundPart(records=[put], raw=raw, counts={"item": 1})
-
-
-def _moment(value: object) -> datetime | None:
-    """Return a point in time; LangGraph's SQLite store has text in UTC."""
-    if value is None:
-        return None
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _packed(embedding: object) -> bytes | None:

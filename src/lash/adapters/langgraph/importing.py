@@ -36,6 +36,10 @@ class LangGraphReader:
     framework = "langgraph"
     tables = frozenset({_CHECKPOINTS, _BLOBS, *_WRITES, _STORE, "store_vectors"}) | _MIGRATIONS
 
+    async def recognised(self, source: Source) -> frozenset[str]:
+        """Return the tables with the names that LangGraph gives them."""
+        return await source.tables() & self.tables
+
     async def count(self, source: Source) -> int:
         """Return the number of threads, and one more for a store."""
         tables = await source.tables()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
+from lash.adapters.formats.openai_items import PLUGIN_TYPE, Item, entry_of
 from lash.base.ids import new_id
 from lash.model.session.message import Message, Part, PartKind, Role
 from lash.model.session.node import Entry, MessageEntry, Node, PluginEntry, RawNode
 
-Item: TypeAlias = dict[str, Any]
-PLUGIN_TYPE: Final = "openai-agents.item"
-_ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "developer": Role.SYSTEM}
 _SENT_AS: Final = {Role.ASSISTANT: "assistant", Role.SYSTEM: "system"}
 
 
@@ -50,12 +47,6 @@ _decode_message: Final = msgspec.json.Decoder(Message).decode
 _decode_raw: Final = msgspec.json.Decoder(_RawNode).decode
 _decode_items: Final = msgspec.json.Decoder(list[Item]).decode
 _encode: Final = msgspec.json.Encoder().encode
-
-
-def nodes_of(items: Iterable[Item]) -> list[Node]:
-    """Return new nodes for items. A message is stored with its text, so that people can read the session."""
-    now = datetime.now(UTC)
-    return [Node(node_id=new_id(), timestamp=now, entry=_entry(item)) for item in items]
 
 
 def below(parent_id: str | None, nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -117,7 +108,7 @@ def turn_entry(item: Item) -> Entry:
     elif kind == "function_call_output":
         part_kind, text = PartKind.TOOL_RESULT, item.get("output")
     else:
-        return _entry(item)
+        return entry_of(item)
     content = text if isinstance(text, str) else msgspec.json.encode(text).decode()
     name = str(item["name"]) if "name" in item else None
     part = Part(id=new_id(), kind=part_kind, content=content, tool_call_id=call_id, tool_name=name)
@@ -135,19 +126,3 @@ def _items_of_turn(entries: Sequence[_Body]) -> list[Item]:
 
 def _native(entry: Entry) -> object:
     return entry.body if isinstance(entry, PluginEntry) else getattr(entry, "native", None)
-
-
-def _entry(item: Item) -> Entry:
-    text, role = _text(item.get("content")), _ROLES.get(str(item.get("role")))
-    if role is None or text is None:
-        return PluginEntry(plugin_type=PLUGIN_TYPE, body=item)
-    return MessageEntry(message=Message.of_text(new_id(), role, text), native=item)
-
-
-def _text(content: object) -> str | None:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return None
-    parts = [part["text"] for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
-    return "\n".join(parts) if parts else None

@@ -10,9 +10,9 @@ from agents.memory.session import SessionABC, _await_mutation, _CompactionSnapsh
 from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
 
 from lash.adapters.attached import Attached, StorageSource
-from lash.adapters.names import short
+from lash.adapters.formats.openai_items import LABELS, Item, lash_id, nodes_of
 from lash.adapters.openai_agents.histories import histories_of
-from lash.adapters.openai_agents.items import Item, below, decoded, item_of, nodes_of, raw_item_of, raw_items_of
+from lash.adapters.openai_agents.items import below, decoded, item_of, raw_item_of, raw_items_of
 from lash.adapters.openai_agents.turn_session import TurnSession
 from lash.errors import InvalidInput, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.session.commit import Append, Commit, GraphDelta, Unchanged
@@ -24,7 +24,6 @@ from lash.stores.storage import Storage
 
 T = TypeVar("T")
 
-SESSION_PREFIX: Final = "openai-agents:"
 _GONE: Final = (SessionNotFound, SessionDeleted)
 
 
@@ -48,7 +47,7 @@ class LashSession(SessionABC):
             SessionSettings() if session_settings is None else coerce_session_settings(session_settings)
         )
         self._attached = Attached(source)
-        self._name = SESSION_PREFIX + short(session_id, 200)
+        self._name = lash_id(session_id)
         self._is_closed = False
 
     @staticmethod
@@ -144,9 +143,7 @@ class LashSession(SessionABC):
         try:
             await self._append_once(storage, nodes)
         except _GONE:
-            await storage.sessions.create(
-                self._name, labels={"framework": "openai-agents"}, retention=Retention.latest()
-            )
+            await storage.sessions.create(self._name, labels=LABELS, retention=Retention.latest())
             await self._append_once(storage, nodes)
 
     async def _append_once(self, storage: Storage, nodes: Sequence[Node]) -> None:

@@ -9,7 +9,8 @@ from agents.items import TResponseInputItem
 from agents.memory.session import SessionABC
 from agents.memory.session_settings import SessionSettings, resolve_session_limit
 
-from lash.adapters.openai_agents.items import PLUGIN_TYPE, Item, history_items, turn_entry
+from lash.adapters.formats.openai_items import PLUGIN_TYPE, Item
+from lash.adapters.openai_agents.items import history_items, turn_entry
 from lash.errors import ConfigError
 from lash.model.session.node import PluginEntry
 from lash.runtime.turns.turn import Turn

@@ -1,4 +1,4 @@
-"""The state of sessions, users and apps.
+"""The state of sessions, users and apps of ADK.
 
 The state of a session is part of its checkpoint. That of a user or an app is one record for each key, so that sessions
 that change different keys at once do not meet.
@@ -12,10 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from google.adk.sessions.state import State
-from pydantic_core import to_jsonable_python
 
-from lash.adapters.adk.names import SessionName, key_part, key_prefix
+from lash.adapters.formats.adk_names import SessionName, key_part, key_prefix
 from lash.base.compression import BlobRef
 from lash.base.limits import MAX_PAGE
 from lash.model.record import RecordPut
@@ -80,20 +78,6 @@ class StoredState(msgspec.Struct, frozen=True):
 NO_STATE: Final = StoredState(0, 0.0, None, {}, {})
 
 
-def split(state: Mapping[str, Any]) -> Delta:
-    """Return changes of state by scope, without those of one invocation (``temp:``).
-
-    A value that has no JSON form becomes text, as in ADK's own services.
-    """
-    scopes: dict[str, Values] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}, "": {}}
-    for key, value in state.items():
-        if key.startswith(State.TEMP_PREFIX):
-            continue
-        scope = next(prefix for prefix in scopes if key.startswith(prefix))
-        scopes[scope][key.removeprefix(scope)] = to_jsonable_python(value, serialize_unknown=True)
-    return Delta(scopes[State.APP_PREFIX], scopes[State.USER_PREFIX], scopes[""])
-
-
 def draft(components: Mapping[str, bytes | BlobRef], updated: float) -> CheckpointDraft:
     """Return the checkpoint of a session whose last event has this time."""
     return CheckpointDraft(
@@ -142,12 +126,6 @@ async def values_by_user(storage: Storage, app_name: str) -> dict[str, Values]:
         user, _, _ = record_key.removeprefix(prefix).partition("/")
         by_user.setdefault(f"{prefix}{user}/", {})[key] = value
     return by_user
-
-
-def merged(session: Values, app: Values, user: Values) -> Values:
-    """Return the state as agents see it, with the prefixes of the scopes."""
-    of_app = {State.APP_PREFIX + key: value for key, value in app.items()}
-    return session | of_app | {State.USER_PREFIX + key: value for key, value in user.items()}
 
 
 async def _read(storage: Storage, collection: str, prefix: str) -> list[tuple[str, str, Any]]:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, Self
 
 from lash.adapters.names import short
 from lash.base.limits import MAX_TEXT_LENGTH
+from lash.model.value import JSONObject
 
 SESSION_PREFIX: Final = "adk:"
 ARTIFACTS_PREFIX: Final = "adk-artifacts:"
@@ -50,6 +51,11 @@ class SessionName(NamedTuple):
     def labels(self) -> dict[str, str]:
         """The labels by which lists find the session."""
         return {"framework": FRAMEWORK, **user_label(self.app_name, self.user_id), **app_label(self.app_name)}
+
+    @property
+    def metadata(self) -> JSONObject:
+        """The metadata of its lash session: the names, which the id may have only as a hash."""
+        return {"app_name": self.app_name, "user_id": self.user_id, "session_id": self.session_id}
 
 
 def app_label(app_name: str) -> dict[str, str]:
