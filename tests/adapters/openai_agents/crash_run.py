@@ -1,6 +1,7 @@
 """A turn of four model calls, two tools and an approval; files count the real calls, and a worker kills itself at one.
 
-``python -m tests.adapters.openai_agents.crash_run URL COUNTS POINT`` runs a worker until it is killed.
+``python -m tests.adapters.openai_agents.crash_run URL COUNTS POINT [ONCE]`` runs a worker until it is killed. ONCE is a
+tool that must not run twice; a turn then has two attempts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ OPTIONS = lash.WorkerOptions(lease_ttl_s=60, poll_s=0.5)
 """A lease outlives the test: a takeover needs a holder that is provably dead."""
 
 
-def build(url: str, counts: Path, point: str, *, worker: bool = True) -> lash.App:
+def build(url: str, counts: Path, point: str, once: str = "", *, worker: bool = True) -> lash.App:
     """Return the application; each real call adds its name to a file, and the call at the point kills the worker."""
     app = lash.App(url, options=OPTIONS, worker=worker)
 
@@ -68,18 +69,20 @@ def build(url: str, counts: Path, point: str, *, worker: bool = True) -> lash.Ap
 
     support: Agent[Any] = Agent(name="support", model=Scripted(), tools=[look, find, pay])
 
-    @app.agent
+    @app.agent(retry=lash.Retry(max_attempts=2 if once else 5))
     async def chat(turn: lash.Turn) -> str:
-        session = LashSession.of(turn)
+        session, tools = LashSession.of(turn), {once} - {""}
         config = RunConfig(tracing_disabled=True)
-        result = await LashRunner.run(turn, support, turn.text, session=session, on_approval=ask, run_config=config)
+        result = await LashRunner.run(
+            turn, support, turn.text, session=session, once=tools, on_approval=ask, run_config=config
+        )
         return str(result.final_output)
 
     return app
 
 
-async def _work(url: str, counts: str, point: str) -> None:
-    async with build(url, Path(counts), point):
+async def _work(url: str, counts: str, point: str, once: str = "") -> None:
+    async with build(url, Path(counts), point, once):
         await asyncio.Event().wait()
 
 

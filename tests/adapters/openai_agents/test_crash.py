@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 import lash
 from lash.agents import PendingApproval, decide, pending_approvals
 from tests.adapters.openai_agents.crash_run import build
@@ -20,9 +22,9 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 @contextmanager
-def _worker(url: str, counts: Path, point: str) -> Iterator[subprocess.Popen[bytes]]:
+def _worker(url: str, counts: Path, point: str, once: str = "") -> Iterator[subprocess.Popen[bytes]]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(_ROOT), *sys.path])}
-    command = [sys.executable, "-m", "tests.adapters.openai_agents.crash_run", url, str(counts), point]
+    command = [sys.executable, "-m", "tests.adapters.openai_agents.crash_run", url, str(counts), point, once]
     with subprocess.Popen(command, env=environment, cwd=_ROOT) as process:
         try:
             yield process
@@ -64,3 +66,20 @@ async def test_no_recorded_call_is_repeated(url: str, tmp_path: Path) -> None:
     assert (texts[0], texts[-1]) == ("pay for 7", "done")
     assert texts[2::2][:3] == ["7 is late", "7 is here", "7 is paid"]
     assert sum(each.usage.total for each in used.sums) == 4 * 13
+
+
+async def test_a_tool_that_must_not_run_twice_is_not_repeated(url: str, tmp_path: Path) -> None:
+    """A worker dies in the middle of it: the turn fails with OutcomeUnknown, and an operator decides."""
+    counts = tmp_path / "counts"
+    async with build(url, counts, "", "find", worker=False) as app:
+        asked = asyncio.create_task(app.session("c", "chat").ask("find 7", key="first"))
+        with _worker(url, counts, "find", "find") as first:
+            await _killed_itself(first)
+        with _worker(url, counts, "", "find"), pytest.raises(lash.TurnFailed) as failed:
+            await asyncio.wait_for(asked, 120)
+        dead = await app.storage.queue.dead()
+        messages = await app.session("c").messages()
+    assert Counter(counts.read_text().split()) == {"model-1": 1, "look": 1, "model-2": 1, "find": 1}
+    assert "OutcomeUnknown" in failed.value.reason
+    assert len(dead) == 1
+    assert messages == [], "a run that failed leaves no item"

@@ -11,11 +11,19 @@ import pytest
 from agents import (
     Agent,
     ApplyPatchTool,
+    CustomTool,
     GuardrailFunctionOutput,
+    LocalShellCommandRequest,
+    LocalShellTool,
     ModelSettings,
     RunConfig,
     RunContextWrapper,
     Runner,
+    ShellCallOutcome,
+    ShellCommandOutput,
+    ShellCommandRequest,
+    ShellResult,
+    ShellTool,
     SQLiteSession,
     function_tool,
     handoff,
@@ -24,8 +32,11 @@ from agents import (
 from agents.mcp import MCPServer
 from agents.retry import ModelRetrySettings
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+from agents.tool_context import ToolContext
 from mcp import Tool as MCPTool
 from mcp.types import CallToolResult, TextContent
+from openai.types.responses import ResponseCustomToolCall, ResponseFunctionShellToolCall
+from openai.types.responses.response_output_item import LocalShellCall, LocalShellCallAction
 
 import lash
 from lash.adapters.openai_agents import LashRunner, LashSession
@@ -308,6 +319,71 @@ async def test_tools_of_mcp_servers_are_steps(url: str) -> None:
     assert [item["output"] for item in model.calls[1].input if "output" in item] == [
         [{"type": "input_text", "text": "noon"}]
     ]
+
+
+def _custom_call(call_id: str) -> ResponseCustomToolCall:
+    return ResponseCustomToolCall(type="custom_tool_call", call_id=call_id, name="note", input="plain text")
+
+
+def _shell_call(call_id: str) -> ResponseFunctionShellToolCall:
+    action = {"commands": ["ls"], "timeout_ms": 1_000}
+    return ResponseFunctionShellToolCall.model_validate(
+        {"type": "shell_call", "id": f"sh_{call_id}", "call_id": call_id, "status": "completed", "action": action}
+    )
+
+
+def _local_shell_call(call_id: str) -> LocalShellCall:
+    action = LocalShellCallAction(type="exec", command=["ls"], env={})
+    return LocalShellCall(type="local_shell_call", id="l1", call_id=call_id, status="completed", action=action)
+
+
+def _machine_tools(made: Bench) -> list[Any]:
+    """A tool with plain text, a shell with several commands, and the older shell."""
+
+    async def note(_context: ToolContext[Any], text: str) -> str:
+        made.calls.append(f"note {text}")
+        return "noted"
+
+    def shell(request: ShellCommandRequest) -> ShellResult:
+        made.calls.append(f"shell {request.data.action.commands}")
+        outcome = ShellCallOutcome(type="exit", exit_code=3)
+        return ShellResult(output=[ShellCommandOutput(stdout="a.txt", outcome=outcome, command="ls")])
+
+    async def local_shell(request: LocalShellCommandRequest) -> str:
+        made.calls.append(f"local {request.data.action.command}")
+        return "b.txt"
+
+    return [
+        CustomTool(name="note", description="Takes a note.", on_invoke_tool=note),
+        ShellTool(executor=shell),
+        LocalShellTool(executor=local_shell),
+    ]
+
+
+async def test_shells_and_custom_tools_are_steps(url: str) -> None:
+    """After a failure of the turn none runs again, and the model reads the same results, also what a shell returned."""
+    calls = [_custom_call("c1"), _shell_call("c2"), _local_shell_call("c3")]
+    model = ScriptedModel([calls, [assistant_message("done")]])
+    inputs: list[Any] = []
+
+    async def run(made: Bench, turn: lash.Turn) -> object:
+        agent = Agent(name="a", model=model, tools=_machine_tools(made))
+        result = await LashRunner.run(turn, agent, turn.text, run_config=CONFIG)
+        inputs.append(result.to_input_list())
+        return result.final_output
+
+    async with bench(url, run) as (made, handle):
+        made.fail_once()
+        await handle.send("hi")
+        assert await drained(made, handle) == "done"
+    assert sorted(made.calls) == ["local ['ls']", "note plain text", "shell ['ls']"]
+    assert len(model.calls) == 2
+    assert inputs[0] == inputs[1], "what was recorded reads as what has happened"
+    outputs = {item["call_id"]: item for item in inputs[0] if str(item.get("type", "")).endswith("_output")}
+    assert outputs["c1"]["output"] == "noted"
+    (shown,) = outputs["c2"]["output"]
+    assert (shown["stdout"], shown["outcome"]) == ("a.txt", {"type": "exit", "exit_code": 3})
+    assert "b.txt" in outputs["c3"]["output"]
 
 
 async def test_a_streamed_run_is_seen_by_observers_and_continues(url: str) -> None:
