@@ -133,34 +133,39 @@ ORPHAN: Final = (
     Planted("DELETE FROM lash_segments", "table lash_nodes", "rows without an owner"),
     Planted("DELETE FROM lash_attachment_fences", "table lash_attachment_bytes", "rows without an owner"),
 )
-UNREADABLE: Final = tuple(
-    Planted(
-        f"UPDATE {table} SET {column} = '{{'" + (" WHERE packed IS NULL" if table == "lash_nodes" else ""), where, ""
-    )
-    for table, column, where in (
-        ("lash_sessions", "relation", "session 's'"),
-        ("lash_sessions", "config", "session 's'"),
-        ("lash_nodes", "body", "node 'a' of session 's'"),
-        ("lash_frames", "body", "frame"),
-        ("lash_checkpoints", "turn_state", "checkpoint 2 of session 's'"),
-        ("lash_turns", "result", "turn 't' of session"),
-        ("lash_turns", "trace", "turn 't' of session"),
-        ("lash_batches", "payloads", "batch"),
-        ("lash_dead_letters", "payloads", "dead letter"),
-        ("lash_dead_letters", "error", "dead letter"),
-        ("lash_processes", "registration", "process 'research-7'"),
-        ("lash_processes", "projection", "process 'research-7'"),
-        ("lash_process_events", "payload", "process 'research-7'"),
-        ("lash_effects", "envelope", "effect 'e'"),
-        ("lash_waits", "scope", "wait"),
-        ("lash_waits", "identity", "wait"),
-        ("lash_waits", "ask", "wait"),
-        ("lash_trigger_subscriptions", "definition", "trigger 'k'"),
-        ("lash_trigger_occurrences", "request", "occurrence"),
-        ("lash_trigger_occurrences", "report", "occurrence"),
-        ("lash_trigger_receipts", "answer", "receipt 'o'"),
-        ("lash_schedules", "definition", "schedule 'digest'"),
-    )
+UNREADABLE: Final = (
+    # An index reads the relation, so the databases refuse what is not JSON.
+    Planted("UPDATE lash_sessions SET relation = '[]'", "session 's'", ""),
+    *(
+        Planted(
+            f"UPDATE {table} SET {column} = '{{'" + (" WHERE packed IS NULL" if table == "lash_nodes" else ""),
+            where,
+            "",
+        )
+        for table, column, where in (
+            ("lash_sessions", "config", "session 's'"),
+            ("lash_nodes", "body", "node 'a' of session 's'"),
+            ("lash_frames", "body", "frame"),
+            ("lash_checkpoints", "turn_state", "checkpoint 2 of session 's'"),
+            ("lash_turns", "result", "turn 't' of session"),
+            ("lash_turns", "trace", "turn 't' of session"),
+            ("lash_batches", "payloads", "batch"),
+            ("lash_dead_letters", "payloads", "dead letter"),
+            ("lash_dead_letters", "error", "dead letter"),
+            ("lash_processes", "registration", "process 'research-7'"),
+            ("lash_processes", "projection", "process 'research-7'"),
+            ("lash_process_events", "payload", "process 'research-7'"),
+            ("lash_effects", "envelope", "effect 'e'"),
+            ("lash_waits", "scope", "wait"),
+            ("lash_waits", "identity", "wait"),
+            ("lash_waits", "ask", "wait"),
+            ("lash_trigger_subscriptions", "definition", "trigger 'k'"),
+            ("lash_trigger_occurrences", "request", "occurrence"),
+            ("lash_trigger_occurrences", "report", "occurrence"),
+            ("lash_trigger_receipts", "answer", "receipt 'o'"),
+            ("lash_schedules", "definition", "schedule 'digest'"),
+        )
+    ),
 )
 KINDS: Final = {
     "missing": MISSING,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+import apsw
 import asyncpg
 import pytest
 
@@ -93,5 +94,5 @@ async def is_noticed(fortress: Fortress, statement: str) -> bool:
                 return True
             url = getattr(fortress, "url", None)
             return url is not None and bool(await file_problems(url))
-    except asyncpg.PostgresError:
+    except (asyncpg.PostgresError, apsw.SQLError):
         return True
