@@ -76,6 +76,8 @@ async def test_pages_show_what_is_there(storage: Storage) -> None:
             "": ["s0", "waiting for you"],
             "sessions": ["s1", "dead0", "hello"],
             "sessions?source=s0": ["fork-s0"],
+            "sessions?text=hel": ["s0", "s1"],
+            "sessions?text=nothing": ["No session matches"],
             "session?id=s0": ["hello", "Fork here", "team=hello", "queued", "Forks", 'aria-label="fork fork-s0"'],
             "processes": ["p0", "q1"],
             "processes?parent=p0": ["q0"],

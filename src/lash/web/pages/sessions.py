@@ -39,6 +39,7 @@ async def sessions(visit: Visit) -> WebPage:
     label, _, value = visit.parameter("label").partition("=")
     state = visit.parameter("state")
     wanted = SessionFilter(
+        text=visit.parameter("text") or None,
         prefix=visit.parameter("prefix") or None,
         owner=visit.parameter("owner") or None,
         agent=visit.parameter("agent") or None,
@@ -64,7 +65,8 @@ def _filters(visit: Visit) -> h.Element:
     return h.section("#filters", aria_label="Filters")[
         search_form(
             "sessions",
-            text_field("prefix", "id begins with", visit.parameter("prefix"), key=True),
+            text_field("text", "words of the first message or the labels", visit.parameter("text"), key=True),
+            text_field("prefix", "id begins with", visit.parameter("prefix")),
             choice_field("state", "state", visit.parameter("state"), list(SessionState)),
             text_field("agent", "agent", visit.parameter("agent")),
             text_field("owner", "owner", visit.parameter("owner")),
