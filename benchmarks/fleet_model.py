@@ -32,10 +32,10 @@ class Costs:
     """Server: the facts of a claim, a poll or a reply; the rest of the same figure."""
     cold_us: float = 1_400
     """Server: the history of a session that another worker had."""
-    notify_us: float = 65
-    """Server: a notification, with the start of the statement that chooses its worker."""
-    choose_us: float = 0.23
-    """Server: the choice of a worker, for each registered one; measured with 32 and with 1,000 rows."""
+    notify_us: float = 130
+    """Server: a notification that assigns nothing."""
+    choose_us: float = 1.06
+    """Server: the choice of a worker for one turn, for each registered one; measured with 32 and with 1,000 rows."""
     lock_us: float = 20
     """Server: how long a notification holds the lock that all of them take at their commit; an estimate."""
     wake_us: float = 33
@@ -147,10 +147,13 @@ class _Sender:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._waiting: list[Callable[[], None]] = []
+        self._choices = 0
         self._sending = False
 
-    def send(self, then: Callable[[], None]) -> None:
+    def send(self, then: Callable[[], None], choices: int) -> None:
+        """Send at the next moment; a message has one choice of a worker, a reply none."""
         self._waiting.append(then)
+        self._choices += choices
         if not self._sending:
             self._sending = True
             self._flush()
@@ -160,7 +163,8 @@ class _Sender:
             self._sending = False
             return
         batch, self._waiting = self._waiting, []
-        self._model.notify(lambda: _call_all(batch))
+        choices, self._choices = self._choices, 0
+        self._model.notify(lambda: _call_all(batch), choices)
         self._model.after(_COALESCE_S, self._flush)
 
 
@@ -178,7 +182,7 @@ class Model:
         self._clients = self._cpu if setting.shares_cores else _Resource(self, 1_000_000)
         self._senders = [_Sender(self) for _ in range(setting.callers + setting.workers)]
         self._free = [setting.slots] * setting.workers
-        self._queued: deque[Callable[[int], None]] = deque()
+        self._queued: deque[tuple[int, Callable[[int], None]]] = deque()
         self._waking_s = self._choosing_s = 0.0
         self._held: dict[int, int] = {}
         self._moves = 0
@@ -217,10 +221,10 @@ class Model:
     def after(self, seconds: float, event: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self.now + seconds, next(self._numbers), event))
 
-    def notify(self, then: Callable[[], None]) -> None:
-        """Send a notification: it takes the lock, and then wakes the listeners."""
+    def notify(self, then: Callable[[], None], choices: int) -> None:
+        """Send a notification: it chooses workers, takes the lock, and then wakes the listeners."""
         costs = self.costs
-        choosing = costs.choose_us * self.setting.workers
+        choosing = costs.choose_us * self.setting.workers * choices
         self._choosing_s += choosing / 1e6 if self.counts else 0.0
         self._cpu.use(
             self._about(costs.notify_us + choosing),
@@ -267,7 +271,7 @@ class Model:
         caller = self._chance.randrange(setting.callers)
         yield "client", costs.caller_us / 2
         yield from self._write()
-        yield "notify", caller
+        yield "assign", caller
         worker = yield "place", session
         yield "client", costs.worker_us / 2
         yield "server", costs.read_us
@@ -307,8 +311,8 @@ class Model:
             self._clients.use(self._about(amount), lambda: self._go_on(run, 0))
         elif kind == "wait":
             self.after(amount, lambda: self._go_on(run, 0))
-        elif kind == "notify":
-            self._senders[int(amount)].send(lambda: self._relay(lambda: self._go_on(run, 0)))
+        elif kind in {"assign", "notify"}:
+            self._senders[int(amount)].send(lambda: self._relay(lambda: self._go_on(run, 0)), int(kind == "assign"))
         else:
             self._place(int(amount), lambda worker: self._go_on(run, worker))
 
@@ -324,22 +328,29 @@ class Model:
 
         If both are full, any other with a free slot gets it, or the first that gets one.
         """
-        first, second = (hash((session, number)) % self.setting.workers for number in range(2))
+        first, second = (self._nearest(session, rank) for rank in range(2))
         best = first if 2 * self._free[first] >= self.setting.slots else second
         if not self._free[best]:
             best = next((each for each, free in enumerate(self._free) if free), -1)
         if best < 0:
-            self._queued.append(then)
+            self._queued.append((session, then))
         else:
             self._free[best] -= 1
             then(best)
 
     def _leave(self, worker: int) -> None:
-        """Free a slot; a turn that waits for one takes it."""
-        if self._queued:
-            self._queued.popleft()(worker)
-        else:
+        """Free a slot; a turn that waits for one takes it, first one whose nearest worker this is."""
+        if not self._queued:
             self._free[worker] += 1
+            return
+        own = (index for index, (session, _) in enumerate(self._queued) if self._nearest(session) == worker)
+        place = next(own, 0)
+        _, then = self._queued[place]
+        del self._queued[place]
+        then(worker)
+
+    def _nearest(self, session: int, rank: int = 0) -> int:
+        return hash((session, rank)) % self.setting.workers
 
     def _turn_bytes(self) -> float:
         return self.costs.turn_bytes + (self.costs.step_bytes if self.setting.step_s else 0.0)
