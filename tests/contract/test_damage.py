@@ -59,7 +59,7 @@ async def test_damage_is_never_absence(backend_url: str, damage: str, message: s
 async def test_damaged_metadata_is_no_empty_list(backend_url: str) -> None:
     """A list that reads a damaged row raises instead of omitting the session."""
     await _prepare(backend_url)
-    await raw(backend_url, "UPDATE lash_sessions SET relation = 'none'")
+    await raw(backend_url, "UPDATE lash_sessions SET relation = '\"none\"'")
     async with await lash.open(backend_url) as storage:
         with pytest.raises(lash.CorruptData, match="relation"):
             await storage.sessions.list()
