@@ -135,7 +135,7 @@ def _langgraph(workspace: Workspace) -> Report:
         ratios=_ratios(rows, "LashSaver", ("sqlite", "postgres")),
         rows=tuple(rows),
         versions=versions | {"postgresql": workspace.server.version},
-        notes=(f"medians of {workspace.rounds} rounds",),
+        notes=(f"medians of {workspace.rounds} rounds",) if workspace.rounds > 1 else ("measured once",),
     )
 
 
