@@ -127,7 +127,7 @@ FIRST: Final = (
 """The files with the longest tests, which run first: one that began last would keep a single process busy."""
 
 ROTATED: Final = {
-    "tests/benchmarks/test_scenarios.py": 4,
+    "tests/benchmarks/test_scenarios.py": 8,
     "tests/proof/fuzz/test_damage.py": 2,
     "tests/proof/security/test_sealed_contract.py": 2,
 }

@@ -184,6 +184,8 @@ async def test_keys(page: Page, backend_url: str) -> None:
     async with await lash.open(backend_url) as storage:
         await fill(storage, 2)
     await page.goto(f"{base}sessions")
+    # The script of a page has run once its stream is there.
+    await expect(page.locator("#stream-state")).to_have_text("live")
     await page.keyboard.press("j")
     await page.keyboard.press("j")
     await page.keyboard.press("k")
@@ -191,10 +193,10 @@ async def test_keys(page: Page, backend_url: str) -> None:
     await expect(page.locator("a.row").first).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page.locator("#facts code")).to_have_text(name)
+    await expect(page.locator("#stream-state")).to_have_text("live")
     await page.keyboard.press("g")
     await page.keyboard.press("q")
     await expect(page.locator("h1")).to_have_text("Queue")
-    # The script of the new page has run.
     await expect(page.locator("#stream-state")).to_have_text("live")
     await page.keyboard.press("/")
     await expect(page.locator("[data-key=search]")).to_be_focused()
