@@ -26,6 +26,8 @@ async def test_versions_count_from_zero_and_come_back_as_saved(url: str) -> None
     service = LashArtifactService(url)
     parts = [
         types.Part.from_bytes(data=b"\x00\xff" * 1000, mime_type="image/png"),
+        types.Part.from_bytes(data=b"hi", mime_type="text/plain; charset=utf-8"),
+        types.Part.from_bytes(data=b"hi", mime_type="unknown"),
         text("short"),
         text("long " * 50_000),
         types.Part(inline_data=types.Blob(data=b"", mime_type="image/png", display_name="empty.png")),
@@ -37,8 +39,8 @@ async def test_versions_count_from_zero_and_come_back_as_saved(url: str) -> None
     for version, part in enumerate(parts):
         assert await other.load_artifact(**SESSION, filename="a/b.bin", version=version) == part
     assert await other.load_artifact(**SESSION, filename="a/b.bin") == parts[-1]
-    assert await other.list_versions(**SESSION, filename="a/b.bin") == [0, 1, 2, 3, 4]
-    for absent in (5, -1):
+    assert await other.list_versions(**SESSION, filename="a/b.bin") == [0, 1, 2, 3, 4, 5, 6]
+    for absent in (7, -1):
         assert await other.load_artifact(**SESSION, filename="a/b.bin", version=absent) is None
     assert await other.load_artifact(**SESSION, filename="a") is None
     assert await other.list_versions(**SESSION, filename="a") == []

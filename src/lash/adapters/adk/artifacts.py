@@ -16,6 +16,7 @@ from typing_extensions import override
 from lash.adapters.adk.texts import json_text
 from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.formats.adk_names import FRAMEWORK, artifacts_id, artifacts_label, key_part
+from lash.adapters.media import media_type_of
 from lash.adapters.settled import settled
 from lash.base.limits import MAX_PAGE
 from lash.errors import AttachmentNotFound, RevisionConflict, SessionDeleted, SessionNotFound
@@ -229,8 +230,8 @@ async def _save(storage: Storage, place: _Place, name: str, part: types.Part, me
     session = storage.session(place.lash_id)
     while True:
         if content is not None:
-            media_type = stored.mime_type or "application/octet-stream"
-            stored.attachment = (await storage.attachments.put(place.lash_id, content, media_type)).id
+            ref = await storage.attachments.put(place.lash_id, content, media_type_of(stored.mime_type))
+            stored.attachment = ref.id
         revision, latest = await session.revision(), await _find(storage, place, None)
         stored.version = 0 if latest is None else latest.version + 1
         put = RecordPut(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.chatkit.errors import AttachmentExists
 from lash.adapters.chatkit.names import ATTACHMENTS, below, bytes_id, owner_of, user_of
 from lash.adapters.chatkit.store import json_of
+from lash.adapters.media import media_type_of
 from lash.adapters.settled import settled
 from lash.errors import (
     AttachmentNotFound,
@@ -38,8 +38,6 @@ from lash.stores.storage import Storage
 
 FILE: Final = "chatkit.file"
 _KEY: Final = "file"
-_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
-"""What lash accepts as the type of an attachment."""
 _MISSING: Final = (SessionNotFound, SessionDeleted, AttachmentNotFound)
 _attachment: Final[TypeAdapter[Attachment]] = TypeAdapter(Attachment)
 
@@ -170,7 +168,7 @@ async def _upload(
                 if (await storage.attachments.get(session, file.content)).content != content:
                     raise AttachmentExists(attachment_id)
                 return
-            ref = await storage.attachments.put(session, content, _media_type(file.mime_type))
+            ref = await storage.attachments.put(session, content, media_type_of(file.mime_type))
             metadata = await _metadata(storage, below(user, attachment_id), attachment)
             commit = Commit(
                 session_id=session,
@@ -221,9 +219,3 @@ def _check_size(file: _File, content: bytes) -> None:
         raise InvalidInput(
             f"expected {file.size:,} bytes, as announced, got {len(content):,}; create another attachment"
         )
-
-
-def _media_type(mime_type: str) -> str:
-    """Return the type without parameters, such as a charset; that of any bytes if it is none."""
-    bare = mime_type.partition(";")[0].strip().lower()
-    return bare if _TYPE.fullmatch(bare) else "application/octet-stream"
