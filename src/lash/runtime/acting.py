@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from lash.errors import LashError
+from lash.errors import LashError, StorageClosed, StoreUnavailable
 from lash.model.act import Act
 from lash.stores.storage import Storage
 
@@ -17,13 +16,16 @@ async def acting(
 ) -> AsyncIterator[Act]:
     """Record an act before the body runs, and how it ended: an error of the body means that it was refused.
 
-    Raises the body's error. The act stays without an outcome if the storage cannot be reached after the body.
+    Raises the body's error. The act stays without an outcome if the body is cancelled or the storage cannot be reached,
+    in the body or after it: whether it was done is then unknown.
     ``async with acting(storage, "ada", "requeue", batch_id, session_id="chat-1"): await storage.queue.requeue(...)``
     """
     act = await storage.acts.record(by, verb, target, session_id=session_id, process_id=process_id)
     try:
         yield act
-    except (Exception, asyncio.CancelledError) as error:
+    except (StoreUnavailable, StorageClosed):
+        raise
+    except Exception as error:
         await _settle(storage, act, type(error).__name__)
         raise
     await _settle(storage, act, None)
