@@ -9,7 +9,7 @@ from typing import Final
 from lash.model.work import SessionLanes
 
 OPEN_EVERY: Final = 9
-"""Each place of this number is open. It is no multiple of four, so that each lane has such places."""
+"""Each place of this number is open. Not a multiple of four, so that each lane has such places."""
 
 
 def is_open(place: int) -> bool:
