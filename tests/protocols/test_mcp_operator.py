@@ -46,7 +46,7 @@ async def test_reading_needs_no_right(storage: Storage) -> None:
 
 
 async def test_without_the_right_nothing_is_done(storage: Storage) -> None:
-    """A reader is not offered the acts, and calling one all the same is refused before it is recorded."""
+    """A reader is not offered the acts, and calling one anyway is refused before it is recorded."""
     await fill(storage, 1)
     (letter,) = await storage.queue.dead()
     (wait,) = await storage.waits.pending()

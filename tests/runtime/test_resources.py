@@ -13,7 +13,7 @@ import lash
 from lash.errors import ConfigError
 from lash.runtime.resources import Resources
 
-OWNER: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="nobody")
+OWNER: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="no run")
 
 
 class Door:
@@ -53,7 +53,7 @@ async def test_it_is_opened_once_in_a_task_and_a_context_of_its_own() -> None:
     assert second is third
     assert await resources.get("door", door.open) is second
     await resources.close()
-    assert door.events == ["opened by nobody", "closed"]
+    assert door.events == ["opened by no run", "closed"]
     opened_in, closed_in = door.tasks
     assert opened_in is closed_in
     assert opened_in not in callers
@@ -66,7 +66,7 @@ async def test_an_opening_that_fails_is_tried_again() -> None:
         await resources.get("door", door.open)
     await resources.get("door", door.open)
     await resources.close()
-    assert door.events == ["failed", "opened by nobody", "closed"]
+    assert door.events == ["failed", "opened by no run", "closed"]
 
 
 async def test_a_discarded_one_is_replaced() -> None:
@@ -79,7 +79,7 @@ async def test_a_discarded_one_is_replaced() -> None:
     assert first is not second
     assert await resources.get("door", door.open) is second
     await resources.close()
-    assert sorted(door.events) == ["closed", "closed", "opened by nobody", "opened by nobody"]
+    assert sorted(door.events) == ["closed", "closed", "opened by no run", "opened by no run"]
 
 
 async def test_closing_an_app_closes_what_its_turns_opened() -> None:
@@ -98,8 +98,8 @@ async def test_closing_an_app_closes_what_its_turns_opened() -> None:
         for number in range(2):
             await app.session(f"s{number}", agent=opens).send("go")
         await app.drain()
-        assert door.events == ["opened by nobody"]
+        assert door.events == ["opened by no run"]
     assert seen[0] is seen[1]
-    assert door.events == ["opened by nobody", "closed"]
+    assert door.events == ["opened by no run", "closed"]
     with pytest.raises(ConfigError):
         await kept[0].get("door", door.open)

@@ -1,4 +1,4 @@
-"""Serves an ASGI application with uvicorn until the command is told to stop."""
+"""Serves an ASGI application with uvicorn until it is stopped."""
 
 from __future__ import annotations
 
