@@ -62,10 +62,10 @@ async def desk(storage: Storage, operator: Operator = ADA) -> AsyncIterator[Desk
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[str]:
-    """Serve an application on a free port of the loopback interface, and yield its address."""
+async def serving(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
+    """Serve an application on a port of the loopback interface, by default a free one, and yield its address."""
     server = Server(app, extra="mcp", lifespan=True)
-    with listening("127.0.0.1", 0) as listener:
+    with listening("127.0.0.1", port) as listener:
         running = asyncio.create_task(server.run(listener))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
