@@ -181,7 +181,8 @@ async def test_a_server_that_is_away_when_its_tools_are_listed(tmp_path: Path) -
     agent = Agent("assistant", model, tools=[later], model_retry=Patient(max_attempts=5))
     assert await agent.run("go") == "done"
     assert results(model) == [("shop_look", "7 is late", False)]
-    assert starts[:2] == [1, 2]
+    # A turn that was parked in between asks for the pause of its first attempt again.
+    assert set(starts) == {1, 2}
 
 
 async def test_a_server_that_dies_during_a_call(tmp_path: Path) -> None:

@@ -64,9 +64,10 @@ class Peer:
         return first.task
 
 
-def request(text: str, **fields: str) -> SendMessageRequest:
-    fields.setdefault("message_id", new_id())
-    return SendMessageRequest(message=Message(role=Role.ROLE_USER, parts=[Part(text=text)], **fields))
+def request(text: str, *, message_id: str = "", context_id: str = "", task_id: str = "") -> SendMessageRequest:
+    message = Message(role=Role.ROLE_USER, parts=[Part(text=text)], message_id=message_id or new_id())
+    message.context_id, message.task_id = context_id, task_id
+    return SendMessageRequest(message=message)
 
 
 def states(events: list[StreamResponse]) -> list[str]:

@@ -54,7 +54,7 @@ async def test_an_assistant_starts_the_command(backend_url: str) -> None:
         assert [each["by"] for each in (await model.call("list_acts"))["items"]] == ["ada-assistant"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.proof)])
 async def test_a_signal_ends_the_command_while_it_reads(backend_url: str, number: int) -> None:
     """Ctrl-C does not wait for the next line of the client."""
     pipe = asyncio.subprocess.PIPE
@@ -132,6 +132,7 @@ async def test_it_can_be_mounted_in_another_application(storage: Storage) -> Non
             await stranger.post("/", json=HELLO)
 
 
+@pytest.mark.proof
 async def test_the_command_serves_http(backend_url: str, tmp_path: Path) -> None:
     """`lash mcp --http` prints its address, needs a token, and stops on a signal."""
     without = await asyncio.create_subprocess_exec(

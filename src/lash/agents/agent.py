@@ -146,7 +146,7 @@ def _own_tools(given: Iterable[Tool | ToolSource | Callable[..., object]]) -> It
             yield as_tool(each)
 
 
-def _check_prefixes(name: str, sources: Sequence[ToolSource], tools: Iterable[str]) -> None:
+def _check_prefixes(name: str, sources: tuple[ToolSource, ...], tools: Iterable[str]) -> None:
     """Raise ConfigError if it is not clear from its name alone where a tool comes from."""
     for number, source in enumerate(sources):
         others = [each.prefix for each in sources[:number] + sources[number + 1 :]]

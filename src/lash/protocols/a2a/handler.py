@@ -43,7 +43,7 @@ from lash.runtime.app import App
 from lash.runtime.definition import AgentDefinition
 
 if TYPE_CHECKING:
-    from a2a.server.events.event_queue_v2 import Event
+    from a2a.server.events import Event
 
 _POLL_S: Final = 1.0
 """How often a task is read while nothing is observed, in case an event was missed."""
