@@ -19,7 +19,7 @@ from lash.errors import ConfigError, TurnFailed
 from lash.model.session.message import Part, PartKind
 from tests.agents.mcp_shop import calls, pids, shop
 from tests.cli.kit import environment
-from tests.protocols.mcp_kit import serving
+from tests.protocols.mcp.kit import serving
 from tests.runtime.worker_kit import until
 
 QUICK = lash.Retry(max_attempts=3, first_pause_s=0.01, factor=1)

@@ -19,7 +19,7 @@ from lash.stores.storage import Storage
 from tests.agents.mcp_shop import calls, pids, shop
 from tests.agents.test_mcp_tools import is_alive
 from tests.cli.kit import ROOT, environment
-from tests.protocols.mcp_kit import serving
+from tests.protocols.mcp.kit import serving
 from tests.runtime.worker_kit import until
 
 pytestmark = [pytest.mark.parametrize("backend_name", ["sqlite"]), pytest.mark.proof]

@@ -87,10 +87,10 @@ class Agent:
         """
         return await Loop(self, turn).run()
 
-    def find_tool(self, name: str) -> CallableTool | None:
+    def find_tool(self, name: str, turn: Turn) -> CallableTool | None:
         """Return the tool that a call names: one of the agent, or one of the source whose prefix the name has."""
         own = self.tools.get(name)
-        return own or next((each.find(name) for each in self.sources if name.startswith(each.prefix)), None)
+        return own or next((each.find(name, turn) for each in self.sources if name.startswith(each.prefix)), None)
 
     async def tool_specs(self, turn: Turn) -> tuple[ToolSpec, ...]:
         """Return all tools as the model sees them; raise ToolsUnavailable if a source cannot say what it has."""

@@ -41,15 +41,7 @@ _MOST_CORRECTIONS: Final = 2
 """How often a model is asked to correct an output that does not fit its type."""
 _LONGEST_PAUSE_S: Final = 3_600.0
 """The longest pause that a provider is granted by its retry-after."""
-_MODEL_ERRORS: Final = (
-    RequestRefused,
-    ModelRefused,
-    LengthReached,
-    RateLimited,
-    ModelTimedOut,
-    ModelUnavailable,
-    ToolsUnavailable,
-)
+_MODEL_ERRORS: Final = (RequestRefused, ModelRefused, LengthReached, RateLimited, ModelTimedOut, ModelUnavailable)
 BUDGET_REACHED: Final = "budget_reached"
 """The status of a reply that says that the budget is used up."""
 FAILED: Final = "failed"
@@ -247,7 +239,7 @@ class Loop:
         return [_result(call, key, answer) for call, key, answer in zip(calls, keys, answers, strict=True)]
 
     async def _call(self, call: ToolCall, key: str) -> ToolAnswer:
-        tool = self._agent.find_tool(call.name)
+        tool = self._agent.find_tool(call.name, self._turn)
         if tool is None:
             return await self._step(call, key, None)
         note = ""
@@ -275,7 +267,7 @@ class Loop:
                 known = ", ".join(self._agent.tools) or "none"
                 answer = ToolAnswer(text=f"unknown tool {call.name!r}; there are: {known}", failed=True)
             else:
-                answer = await tool.answer(arguments, turn=turn, is_last=attempt == tool.retry.max_attempts)
+                answer = await tool.answer(arguments, is_last=attempt == tool.retry.max_attempts)
             turn.activity({"tool_result": {"id": call.id, "name": call.name, "failed": answer.failed}})
             return answer
 
@@ -324,7 +316,7 @@ def _pause(error: ModelError, pause_s: float) -> float:
 
 def _typed(failed: StepFailed) -> Exception:
     """Return the error of the model that a failed step stands for, so that callers can catch its class."""
-    kinds = {kind.__name__: kind for kind in _MODEL_ERRORS}
+    kinds = {kind.__name__: kind for kind in (*_MODEL_ERRORS, ToolsUnavailable)}
     return kinds[failed.code](failed.message) if failed.code in kinds else failed
 
 

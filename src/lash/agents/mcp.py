@@ -125,9 +125,9 @@ class MCPTools:
             for name, tool in found.items()
         )
 
-    def find(self, name: str) -> MCPTool:
+    def find(self, name: str, turn: Turn) -> MCPTool:
         """Return the tool of this name, whether or not the server has it."""
-        return MCPTool(self, name, self._options.get(name, self._default))
+        return MCPTool(self, name, turn, self._options.get(name, self._default))
 
     async def call(self, turn: Turn, name: str, arguments: dict[str, Any], *, once: bool) -> ToolAnswer:
         """Call a tool of the server; raise ToolsUnavailable if the call was not made or may be made again."""
@@ -210,7 +210,7 @@ class MCPTool:
 
     takes_turn: Final = False
 
-    def __init__(self, source: MCPTools, name: str, options: ToolOptions) -> None:
+    def __init__(self, source: MCPTools, name: str, turn: Turn, options: ToolOptions) -> None:
         self.name = name
         self.needs_approval = options.needs_approval
         self.approval_timeout_s = options.approval_timeout_s
@@ -220,8 +220,9 @@ class MCPTool:
         self._connecting = options.retry if options.once else NO_RETRY
         self._timeout_s = options.timeout_s
         self._source = source
+        self._turn = turn
 
-    async def answer(self, arguments: str, *, turn: Turn, is_last: bool = True) -> ToolAnswer:
+    async def answer(self, arguments: str, *, turn: Turn | None = None, is_last: bool = True) -> ToolAnswer:  # noqa: ARG002
         """Call the tool and return the answer to the model; raise the error if another attempt follows."""
         try:
             given: JSON = msgspec.json.decode(arguments or "{}")
@@ -230,7 +231,7 @@ class MCPTool:
         if not isinstance(given, dict):
             return ToolAnswer(text="the arguments do not fit: expected an object", failed=True)
         try:
-            return await self._call(turn, given)
+            return await self._call(given)
         except TimeoutError as error:
             if self.once:
                 return _unknown(error)
@@ -242,12 +243,12 @@ class MCPTool:
                 raise
             return failed(error)
 
-    async def _call(self, turn: Turn, arguments: dict[str, Any]) -> ToolAnswer:
+    async def _call(self, arguments: dict[str, Any]) -> ToolAnswer:
         """Call the tool; repeat a call that was not made, as often as the options say."""
         for attempt in range(1, self._connecting.max_attempts + 1):
             try:
                 async with contextlib.nullcontext() if self._timeout_s is None else asyncio.timeout(self._timeout_s):
-                    return await self._source.call(turn, self.name, arguments, once=self.once)
+                    return await self._source.call(self._turn, self.name, arguments, once=self.once)
             except ToolsUnavailable:
                 if attempt == self._connecting.max_attempts:
                     raise

@@ -31,7 +31,7 @@ class CallableTool(Protocol):
     @property
     def takes_turn(self) -> bool: ...
 
-    async def answer(self, arguments: str, *, turn: Turn, is_last: bool = True) -> ToolAnswer:
+    async def answer(self, arguments: str, *, turn: Turn | None = None, is_last: bool = True) -> ToolAnswer:
         """Return the answer to the model, or raise an error if another attempt may help."""
         ...
 
@@ -50,6 +50,6 @@ class ToolSource(Protocol):
         """Return the tools that there are now; raise ToolsUnavailable if that is unknown."""
         ...
 
-    def find(self, name: str) -> CallableTool:
-        """Return the tool of a name with the prefix, whether or not there is one now; it does no IO."""
+    def find(self, name: str, turn: Turn) -> CallableTool:
+        """Return the tool of a name with the prefix, for calls of a turn, whether or not there is one; it does no IO."""
         ...

@@ -24,7 +24,7 @@ from lash.errors import ConfigError
 from lash.protocols.mcp import Operator, OperatorApp, bearer_token
 from lash.stores.storage import Storage
 from tests.cli.kit import environment
-from tests.protocols.mcp_kit import ADA, Desk, serving
+from tests.protocols.mcp.kit import ADA, Desk, serving
 from tests.web.site import fill
 
 TOKEN = "a-token-of-this-test"

@@ -13,7 +13,7 @@ from lash.protocols.mcp import Operator
 from lash.stores.storage import Storage
 from tests.factories.process import registered
 from tests.factories.session import commit, node
-from tests.protocols.mcp_kit import desk
+from tests.protocols.mcp.kit import desk
 from tests.runtime.worker_kit import until
 from tests.web.site import fill
 

@@ -1,4 +1,4 @@
-"""An agent behind A2A: ``python -m tests.protocols.a2a_app URL PORT`` serves it with a worker in the same process.
+"""An agent behind A2A: ``python -m tests.protocols.a2a.program URL PORT`` serves it with a worker in the same process.
 
 It streams its words, sleeps while the file ``hold`` exists, and asks the client what "buy" costs.
 """

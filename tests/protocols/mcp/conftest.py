@@ -1,4 +1,4 @@
-"""Fixtures of the tests of protocols."""
+"""Fixtures of the tests of the MCP server."""
 
 from __future__ import annotations
 

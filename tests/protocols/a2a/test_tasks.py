@@ -34,8 +34,8 @@ from a2a.utils.errors import A2AError
 import lash
 from lash.base.ids import new_id
 from tests.cli.kit import ROOT, environment
-from tests.protocols.a2a_app import HOLD, build, site
-from tests.protocols.mcp_kit import serving
+from tests.protocols.a2a.program import HOLD, build, site
+from tests.protocols.mcp.kit import serving
 from tests.runtime.worker_kit import until
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite"])
@@ -273,7 +273,7 @@ async def _until_words(stream: AsyncIterator[StreamResponse]) -> AsyncIterator[S
 @asynccontextmanager
 async def program(url: str, port: int, directory: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the server as a program of its own; it is killed at the end."""
-    command = (sys.executable, "-m", "tests.protocols.a2a_app", url, str(port), str(directory))
+    command = (sys.executable, "-m", "tests.protocols.a2a.program", url, str(port), str(directory))
     running = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment())
 
     def is_listening() -> bool:
