@@ -51,5 +51,5 @@ class ToolSource(Protocol):
         ...
 
     def find(self, name: str, turn: Turn) -> CallableTool:
-        """Return the tool of a name with the prefix, for calls of a turn, whether or not there is one; it does no IO."""
+        """Return the tool of a name with the prefix, for a turn, whether or not there is one now; it does no IO."""
         ...
