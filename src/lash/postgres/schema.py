@@ -10,11 +10,21 @@ from lash.errors import SchemaMismatch
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.node import fill_kinds
 from lash.sqlkit.catalogue import Catalogue, differences, group_catalogue, load_catalogue
-from lash.sqlkit.migrations import Migration, load_migrations, pending, pending_error
+from lash.sqlkit.migrations import Applied, Migration, load_migrations, pending, pending_error
 from lash.sqlkit.queries import quote_identifier
 from lash.sqlkit.rows import Flag, Number
 
 MIGRATIONS: Final = "lash.postgres.sql.migrations"
+
+
+class _TablesAnswer(msgspec.Struct, frozen=True, array_like=True):
+    has_migrations: bool
+    has_additions: bool
+
+
+class _AppliedAnswer(msgspec.Struct, frozen=True, array_like=True):
+    last: int
+    required: int
 
 
 class _ColumnAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -65,11 +75,20 @@ async def read_catalogue(database: Database, schema: str) -> Catalogue:
 
 
 async def _due(source: Database | Transaction, schema: str) -> tuple[Migration, ...]:
+    return pending(await _applied(source, schema), load_migrations(MIGRATIONS, schema=schema))
+
+
+async def _applied(source: Database | Transaction, schema: str) -> Applied:
     read = source.read_one if isinstance(source, Database) else source.one
-    table = f"{quote_identifier(schema)}.lash_migrations"
-    exists = await read(Flag, "schema_has_migrations", table)
-    applied = await read(Number, "schema_version") if exists is not None and exists.value else None
-    return pending(0 if applied is None else applied.number, load_migrations(MIGRATIONS, schema=schema))
+    names = (f"{quote_identifier(schema)}.{table}" for table in ("lash_migrations", "lashadditions"))
+    tables = await read(_TablesAnswer, "schema_has_migrations", *names)
+    if tables is None or not tables.has_migrations:
+        return Applied()
+    if not tables.has_additions:
+        number = await read(Number, "schema_version")
+        return Applied() if number is None else Applied(number.number, number.number)
+    found = await read(_AppliedAnswer, "schema_applied")
+    return Applied() if found is None else Applied(found.last, found.required)
 
 
 async def _migrate(database: Database, schema: str) -> None:
@@ -83,4 +102,5 @@ async def _migrate(database: Database, schema: str) -> None:
             await transaction.execute_script(step.statement)
             if step.name == "node_kinds":
                 await fill_kinds(transaction)
-            await transaction.run("schema_record_migration", step.number, step.name)
+            record = "schema_record_addition" if step.is_additive else "schema_record_migration"
+            await transaction.run(record, step.number, step.name)

@@ -21,7 +21,7 @@ from lash.sqlkit.catalogue import (
     group_catalogue,
     load_catalogue,
 )
-from lash.sqlkit.migrations import Migration, load_migrations, pending, pending_error
+from lash.sqlkit.migrations import Applied, Migration, load_migrations, pending, pending_error
 
 APPLICATION_ID: Final = 0x6C617368  # "lash"
 MIGRATIONS: Final = "lash.sqlite.sql.migrations"
@@ -55,10 +55,10 @@ class SchemaKeeper:
             )
 
     def _due(self, connection: apsw.Connection) -> tuple[Migration, ...]:
-        applied = read_version(connection, self._queries)
+        applied = read_applied(connection, self._queries)
         due = pending(applied, load_migrations(MIGRATIONS))
         if due and not self._migrate:
-            raise pending_error(applied, due)
+            raise pending_error(applied.last, due)
         return due
 
     def _migrate_under_lock(self, connection: apsw.Connection) -> None:
@@ -69,8 +69,9 @@ class SchemaKeeper:
                 connection.execute(step.statement)
                 if step.name == "node_kinds":
                     fill_kinds(connection, self._queries)
+                record = "schema_record_addition" if step.is_additive else "schema_record_migration"
                 connection.execute(
-                    self._queries["schema_record_migration"],
+                    self._queries[record],
                     {"number": step.number, "name": step.name, "now_ms": self._clock.now_ms()},
                 )
             connection.pragma("application_id", APPLICATION_ID)
@@ -90,11 +91,15 @@ class SchemaKeeper:
             raise SchemaMismatch("the tables differ from what this version of lash needs: " + "; ".join(lines))
 
 
-def read_version(connection: apsw.Connection, queries: Mapping[str, str]) -> int:
-    """Return the number of the last migration applied; 0 for an empty database."""
-    if not connection.execute(queries["schema_has_migrations"]).get:
-        return 0
-    return cast("int", connection.execute(queries["schema_version"]).get)
+def read_applied(connection: apsw.Connection, queries: Mapping[str, str]) -> Applied:
+    """Return how far a database was migrated."""
+    has_migrations, has_additions = cast("tuple[int, int]", connection.execute(queries["schema_has_migrations"]).get)
+    if not has_migrations:
+        return Applied()
+    if not has_additions:
+        number = cast("int", connection.execute(queries["schema_version"]).get)
+        return Applied(number, number)
+    return Applied(*cast("tuple[int, int]", connection.execute(queries["schema_applied"]).get))
 
 
 def read_catalogue(connection: apsw.Connection, queries: Mapping[str, str]) -> Catalogue:

@@ -105,7 +105,11 @@ async def test_the_role_of_the_application_can_do_everything_else(postgres_schem
                 for name, call in group(storage, known):
                     outcome = await lash_only_from(call())
                     assert not isinstance(outcome, lash.StorageFailure | lash.SchemaMismatch), (name, outcome)
-        run_sql(postgres_schema_url.partition("?")[0], f'DELETE FROM "{schema}".lash_migrations WHERE number > 9')
+        run_sql(
+            postgres_schema_url.partition("?")[0],
+            f'DELETE FROM "{schema}".lash_migrations WHERE number > 9',
+            f'DELETE FROM "{schema}".lashadditions',
+        )
         for migrate in (False, True):
             with pytest.raises(lash.StoreError):
                 await lash.open(url, migrate=migrate)
