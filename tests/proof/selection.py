@@ -60,6 +60,7 @@ LONG: Final = (
     "tests/deploy/test_files.py::test_the_services_answer_together",
     "tests/engine/bytestore/test_s3.py::test_a_server_killed_half_way_loses_nothing",
     "tests/engine/migration/test_outdated.py",
+    "tests/engine/migration/test_previous_version.py",
     "tests/engine/postgres/test_activity.py::test_a_crash_of_the_server_is_a_gap_not_a_mix_up",
     "tests/engine/postgres/test_commit_group.py::test_a_commit_reads_few_rows_however_many_sessions_there_are",
     "tests/engine/postgres/test_epoch.py",
@@ -128,12 +129,14 @@ FIRST: Final = (
 
 ROTATED: Final = {
     "tests/benchmarks/test_scenarios.py": 8,
+    "tests/engine/migration/test_previous_version.py": 2,
     "tests/proof/fuzz/test_damage.py": 2,
     "tests/proof/security/test_sealed_contract.py": 2,
 }
 """Files of which CI runs one of so many parts for each commit (`tools.rotation`); ``make proof`` runs all of them.
 
-They are the scenarios of the benchmarks at a tiny size, and tests that repeat others with encryption or at random.
+They are the scenarios of the benchmarks at a tiny size, tests that repeat others with encryption or at random, and
+those of a rolling upgrade and of other servers, whose parts are databases.
 """
 MEMORY_PARTS: Final = 3
 """The same for the tests on SQLite in memory, which is the engine of files without the file."""
