@@ -36,6 +36,7 @@ _COMMANDS: Final = {
     "web": "lash.cli.web:web",
     "worker": "lash.cli.work:worker",
     "workers": "lash.cli.workers:workers",
+    "versions": "lash.cli.versions:versions",
     "doctor": "lash.cli.doctor:doctor",
     "demo": "lash.cli.demo:demo",
     "completion": "lash.cli.completion:completion",
