@@ -63,6 +63,7 @@ LONG: Final = (
     "tests/engine/migration/test_previous_version.py",
     "tests/engine/postgres/test_activity.py::test_a_crash_of_the_server_is_a_gap_not_a_mix_up",
     "tests/engine/postgres/test_commit_group.py::test_a_commit_reads_few_rows_however_many_sessions_there_are",
+    "tests/engine/postgres/test_companies.py",
     "tests/engine/postgres/test_epoch.py",
     "tests/engine/postgres/test_fleet_counts.py",
     "tests/engine/postgres/test_hints.py::test_idle_waiters_cost_less_than_two_round_trips_a_second",
@@ -71,6 +72,7 @@ LONG: Final = (
     "tests/engine/postgres/test_retries.py::test_a_server_that_is_away_is_unavailable_and_named",
     "tests/engine/postgres/test_room.py",
     "tests/engine/postgres/test_server.py",
+    "tests/engine/postgres/test_version_15.py",
     "tests/engine/sqlite/test_fleet_counts.py",
     "tests/engine/sqlite/test_wal.py::test_readers_that_always_overlap_cannot_make_the_log_grow",
     "tests/engine/test_cancelled_opening.py",
@@ -130,6 +132,7 @@ FIRST: Final = (
 ROTATED: Final = {
     "tests/benchmarks/test_scenarios.py": 8,
     "tests/engine/migration/test_previous_version.py": 2,
+    "tests/engine/postgres/test_version_15.py": 10,
     "tests/proof/fuzz/test_damage.py": 2,
     "tests/proof/security/test_sealed_contract.py": 2,
 }
