@@ -71,6 +71,7 @@ LONG: Final = (
     "tests/engine/postgres/test_relay.py::test_a_stopped_relay_is_given_up",
     "tests/engine/postgres/test_retries.py::test_a_server_that_is_away_is_unavailable_and_named",
     "tests/engine/postgres/test_room.py",
+    "tests/engine/postgres/test_rotten_rows.py",
     "tests/engine/postgres/test_server.py",
     "tests/engine/postgres/test_version_15.py",
     "tests/engine/sqlite/test_fleet_counts.py",

@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from lash.errors import SchemaMismatch
+from lash.errors import CorruptData, SchemaMismatch
+from lash.plan.session.relation import INDEXED_BY, PAGE, RelationRow, relation_damage
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.node import fill_kinds
 from lash.sqlkit.catalogue import Catalogue, differences, group_catalogue, load_catalogue
@@ -93,14 +94,37 @@ async def _applied(source: Database | Transaction, schema: str) -> Applied:
 
 async def _migrate(database: Database, schema: str) -> None:
     """Apply pending migrations. They are read again under the lock: another process may have applied them."""
-    async with database.transaction() as transaction:
-        await transaction.run("schema_lock", schema)
-        exists = await transaction.one(Flag, "schema_exists", schema)
-        if exists is None or not exists.value:
-            await transaction.run("schema_create")
-        for step in await _due(transaction, schema):
-            await transaction.execute_script(step.statement)
-            if step.name == "node_kinds":
-                await fill_kinds(transaction)
-            record = "schema_record_addition" if step.is_additive else "schema_record_migration"
-            await transaction.run(record, step.number, step.name)
+    current: Migration | None = None
+    try:
+        async with database.transaction() as transaction:
+            await transaction.run("schema_lock", schema)
+            exists = await transaction.one(Flag, "schema_exists", schema)
+            if exists is None or not exists.value:
+                await transaction.run("schema_create")
+            for current in await _due(transaction, schema):
+                await _apply(transaction, current)
+    except CorruptData as error:
+        damage = await _damage(database, current)
+        if damage is None:
+            raise
+        raise damage from error
+
+
+async def _apply(transaction: Transaction, step: Migration) -> None:
+    await transaction.execute_script(step.statement)
+    if step.name == "node_kinds":
+        await fill_kinds(transaction)
+    record = "schema_record_addition" if step.is_additive else "schema_record_migration"
+    await transaction.run(record, step.number, step.name)
+
+
+async def _damage(database: Database, step: Migration | None) -> CorruptData | None:
+    """Return which row stopped a migration; None if it is not known."""
+    if step is None or step.name != INDEXED_BY:
+        return None
+    after = 0
+    while rows := await database.read_all(RelationRow, "schema_relations", after, PAGE):
+        if (found := relation_damage(step.number, rows)) is not None:
+            return found
+        after = rows[-1].session_key
+    return None

@@ -9,7 +9,8 @@ from typing import Final, cast
 import apsw
 
 from lash.base.clock import Clock
-from lash.errors import ForeignDatabase, SchemaMismatch
+from lash.errors import CorruptData, ForeignDatabase, SchemaMismatch
+from lash.plan.session.relation import INDEXED_BY, PAGE, RelationRow, relation_damage
 from lash.sqlite.engine.errors import translate
 from lash.sqlite.rows.session.node import fill_kinds
 from lash.sqlkit.catalogue import (
@@ -64,6 +65,7 @@ class SchemaKeeper:
     def _migrate_under_lock(self, connection: apsw.Connection) -> None:
         """Apply pending migrations. They are read again under the lock: another process may have applied them."""
         connection.execute("BEGIN IMMEDIATE")
+        step: Migration | None = None
         try:
             for step in self._due(connection):
                 connection.execute(step.statement)
@@ -76,10 +78,29 @@ class SchemaKeeper:
                 )
             connection.pragma("application_id", APPLICATION_ID)
             connection.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            damage = self._damage(connection, step) if isinstance(error, apsw.SQLError) else None
+            if damage is not None:
+                raise damage from error
             raise
+
+    def _damage(self, connection: apsw.Connection, step: Migration | None) -> CorruptData | None:
+        """Return which row stopped a migration; None if it is not known."""
+        if step is None or step.name != INDEXED_BY:
+            return None
+        after = 0
+        while rows := self._relations(connection, after):
+            if (found := relation_damage(step.number, rows)) is not None:
+                return found
+            after = rows[-1].session_key
+        return None
+
+    def _relations(self, connection: apsw.Connection, after: int) -> list[RelationRow]:
+        given = {"after": after, "limit": PAGE}
+        found = connection.execute(self._queries["schema_relations"], given).fetchall()
+        return [RelationRow(*cast("tuple[int, str, str]", row)) for row in found]
 
     def _verify(self, connection: apsw.Connection) -> None:
         needed = load_catalogue("lash.sqlite.sql")

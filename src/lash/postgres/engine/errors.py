@@ -71,6 +71,8 @@ _POOLER_REMEDY = "with a pooler in transaction mode, add pooler=transaction to t
 _Make = Callable[[str], LashError]
 _BY_CODE: Mapping[str, _Make] = {
     "22003": InvalidInput,
+    # Parameters are typed: only a stored text can fail to be JSON.
+    "22P02": CorruptData,
     "3D000": ConfigError,
     "3F000": SchemaMismatch,
     "42501": StorageFailure,

@@ -40,6 +40,14 @@ VALUES ($1::bigint, $2::text, :"schema".lash_now_ms());
 INSERT INTO :"schema".lash_migrations (number, name, applied_at_ms)
 VALUES ($1::bigint, $2::text, :"schema".lash_now_ms());
 
+-- name: schema_relations
+-- The stored relations of some sessions, to find one that an index cannot read.
+SELECT session_key, session_id, relation
+FROM :"schema".lash_sessions
+WHERE session_key > $1::bigint
+ORDER BY session_key
+LIMIT $2::bigint;
+
 -- name: schema_columns
 -- Every column of lash's tables that can be written: table, column, type, whether it refuses NULL.
 SELECT t.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull

@@ -35,6 +35,14 @@ FROM sqlite_schema
 WHERE name LIKE 'lash\_%' ESCAPE '\' AND sql IS NOT NULL
 ORDER BY type, name;
 
+-- name: schema_relations
+-- The stored relations of some sessions, to find one that an index cannot read.
+SELECT session_key, session_id, relation
+FROM lash_sessions
+WHERE session_key > :after
+ORDER BY session_key
+LIMIT :limit;
+
 -- name: schema_columns
 -- Every column of lash's tables: table, column, type, whether it refuses NULL.
 SELECT t.name, c.name, c.type, c."notnull" OR c.pk > 0
