@@ -69,8 +69,10 @@ async def storage(backend_url: str) -> AsyncIterator[Storage]:
 
 async def demand(url: str) -> Demand:
     """Read the view as a program without lash does, by the names of its columns."""
-    ((*counts, age, due),) = await raw(url, f"SELECT {', '.join(COLUMNS)} FROM lash_demand")
-    return Demand(*counts, age, datetime.fromisoformat(due) if isinstance(due, str) else due)
+    (row,) = await raw(url, f"SELECT {', '.join(COLUMNS)} FROM lash_demand")
+    found = Demand(*row)
+    due: object = found.next_due_at
+    return found._replace(next_due_at=datetime.fromisoformat(due)) if isinstance(due, str) else found
 
 
 async def send(storage: Storage, session_id: str, *, at: datetime | None = None) -> None:
@@ -82,6 +84,12 @@ async def claim(storage: Storage, session_id: str, ttl_ms: int = LONG) -> Claime
     claimed = await storage.queue.claim_turn(session_id, ANN, ttl_ms=ttl_ms)
     assert isinstance(claimed, ClaimedTurn)
     return claimed
+
+
+async def park(storage: Storage, turn: ClaimedTurn) -> None:
+    """Park a turn until it is woken."""
+    assert turn.wake_seq is not None
+    assert await storage.leases.park(turn.lease.fence, wake_seq=turn.wake_seq, until_ms=None, waiting_for="wait")
 
 
 async def test_an_empty_storage_demands_nothing(storage: Storage, backend_url: str) -> None:
@@ -152,7 +160,7 @@ async def test_a_parked_turn_counts_when_it_is_woken(storage: Storage, backend_u
     scope = TurnScope(session_id="a", turn_id="t")
     key = await storage.waits.key(scope, CustomIdentity(key="approval"))
     await storage.waits.open(key, timeout_ms=LONG)
-    assert await storage.leases.park(turn.lease.fence, wake_seq=turn.wake_seq, until_ms=None, waiting_for="wait")
+    await park(storage, turn)
     await lash.SessionHandle(storage, "a").send("more")
     found = await demand(backend_url)
     assert found.counts == (0, 0, 0, 0)
@@ -194,7 +202,7 @@ async def test_a_moment_that_never_comes_is_not_due(storage: Storage, backend_ur
     """Neither a moment beyond the calendar nor a parked turn breaks the view."""
     await send(storage, "a")
     turn = await claim(storage, "a")
-    assert await storage.leases.park(turn.lease.fence, wake_seq=turn.wake_seq, until_ms=None, waiting_for="x")
+    await park(storage, turn)
     await registered(storage, "p")
     await raw(backend_url, f"UPDATE lash_process_leases SET ready_at_ms = {2**62}")
     assert await demand(backend_url) == Demand(0, 0, 0, 0, 0.0, None)

@@ -31,7 +31,7 @@ class _Version(NamedTuple):
     kind: str
     name: str
     version: str | None
-    count: int
+    number: int
     continued: int
     oldest_at_ms: int
 
@@ -56,7 +56,7 @@ async def list_versions(shell: Shell) -> None:
         found,
         _row,
         nothing="no processes that have not ended, and no workers",
-        value=lambda each: each._asdict(),
+        value=_value,
         name=lambda each: f"{each.name}@{each.version or '-'}",
     )
 
@@ -72,6 +72,11 @@ def _of_workers(workers: tuple[WorkerRecord, ...]) -> list[_Version]:
     return [_Version("worker", "lash", version, len(at), 0, min(at)) for version, at in sorted(started.items())]
 
 
+def _value(found: _Version) -> object:
+    values = found._asdict()
+    return {**values, "count": values.pop("number")}
+
+
 def _row(found: _Version) -> tuple[str, ...]:
     continued = str(found.continued) if found.kind == "process" else "-"
-    return (found.kind, found.name, found.version or "-", str(found.count), continued, age(found.oldest_at_ms))
+    return (found.kind, found.name, found.version or "-", str(found.number), continued, age(found.oldest_at_ms))
