@@ -133,7 +133,7 @@ FIRST: Final = (
 ROTATED: Final = {
     "tests/benchmarks/test_scenarios.py": 8,
     "tests/engine/migration/test_previous_version.py": 2,
-    "tests/engine/postgres/test_version_15.py": 10,
+    "tests/engine/postgres/test_version_15.py": 20,
     "tests/proof/fuzz/test_damage.py": 2,
     "tests/proof/security/test_sealed_contract.py": 2,
 }

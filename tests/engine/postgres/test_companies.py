@@ -109,7 +109,7 @@ class TestTLS:
     async def test_a_certificate_of_another_authority_is_refused(
         self, url: str, authority: Authority, tmp_path: Path, mode: str
     ) -> None:
-        """The error is one of configuration, which no retry mends, and does not show the password."""
+        """The error is one of configuration, which no retry fixes, and does not show the password."""
         del authority
         other = Authority(tmp_path, "other")
         named = with_parameters(url.replace("127.0.0.1", "localhost"), sslmode=mode, sslrootcert=str(other.path))
