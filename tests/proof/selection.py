@@ -58,6 +58,7 @@ LONG: Final = (
     "tests/contract/test_maintenance.py::TestMaintenance::test_pruning_takes_many_batches",
     "tests/contract/test_notify.py::TestNotify::test_whoever_listens_for_work_hears_of_it",
     "tests/deploy/test_files.py::test_the_services_answer_together",
+    "tests/deploy/test_litestream.py",
     "tests/engine/bytestore/test_s3.py::test_a_server_killed_half_way_loses_nothing",
     "tests/engine/migration/test_outdated.py",
     "tests/engine/migration/test_previous_version.py",
