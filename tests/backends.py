@@ -176,6 +176,7 @@ SELECT pg_get_functiondef(p.oid) AS definition
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
 WHERE n.nspname = '{schema}';;
 CREATE TABLE test_kit.migrations AS TABLE "{schema}".lash_migrations;;
+CREATE TABLE test_kit.additions AS TABLE "{schema}".lashadditions;;
 CREATE TABLE test_kit.epoch AS TABLE "{schema}".lash_process_change_epoch;;
 CREATE FUNCTION test_kit.fingerprint() RETURNS text LANGUAGE sql AS $$
     SELECT md5(string_agg(line, ',' ORDER BY line))
@@ -227,6 +228,7 @@ BEGIN
         RETURN false;
     END;
     INSERT INTO "{schema}".lash_migrations SELECT * FROM test_kit.migrations;
+    INSERT INTO "{schema}".lashadditions SELECT * FROM test_kit.additions;
     INSERT INTO "{schema}".lash_process_change_epoch SELECT * FROM test_kit.epoch;
     -- What a test has analysed would plan the statements of the next.
     IF EXISTS (

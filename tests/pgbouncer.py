@@ -1,13 +1,11 @@
 """A real pgbouncer before the tests' PostgreSQL server.
 
-The program is taken from ``LASH_TEST_PGBOUNCER`` (a path), from ``PATH``, or from the Debian package, which is unpacked
-below this environment's directory: nothing is installed, and root is not needed. Where none of these works, the tests
-are skipped, and fail with ``CI=true``.
+The program is taken from ``LASH_TEST_PGBOUNCER`` (a path), from ``PATH``, or from the Debian package
+(`tests.debian_programs`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 import secrets
@@ -15,21 +13,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
-import pytest
+from tests.debian_programs import find_program, libraries_of
 
 VARIABLE: Final = "LASH_TEST_PGBOUNCER"
-_PACKAGE: Final = "pgbouncer"
-_SYSTEM_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin:/opt/homebrew/bin"
 _START_S: Final = 30.0
-_DOWNLOAD_S: Final = 300.0
 
 
 class PgBouncer:
@@ -85,7 +78,7 @@ class PgBouncer:
         program = self._directory / "pgbouncer"
         shutil.copy(found, program)
         libraries = self._directory / "lib"
-        shutil.copytree(_libraries_of(found), libraries) if _libraries_of(found).is_dir() else libraries.mkdir()
+        shutil.copytree(libraries_of(found), libraries) if libraries_of(found).is_dir() else libraries.mkdir()
         self._write_configuration()
         user = None
         if os.geteuid() == 0:
@@ -140,85 +133,7 @@ logfile = {self._directory / "log"}
 
 def find_pgbouncer() -> Path:
     """Return the program; skip the test if there is none, or fail it with ``CI=true``."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named)
-    on_path = shutil.which(_PACKAGE) or shutil.which(_PACKAGE, path=_SYSTEM_PATH)
-    if on_path is not None:
-        return Path(on_path)
-    try:
-        return _unpacked()
-    except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or ""
-        reason = f"no pgbouncer: set {VARIABLE}, install it, or let apt-get download it: {error} {said}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-
-
-def _libraries_of(program: Path) -> Path:
-    """Return the directory of the libraries that were unpacked beside the program."""
-    return program.parent / "lib"
-
-
-def _unpacked() -> Path:
-    """Return the program of the Debian package, downloaded once for each environment."""
-    directory = Path(sys.prefix) / "pgbouncer"
-    directory.mkdir(exist_ok=True)
-    program = directory / "pgbouncer"
-    with (directory / "lock").open("w") as lock:
-        # Processes of one test run must not unpack at the same time.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            with tempfile.TemporaryDirectory() as scratch:
-                _download(Path(scratch))
-                shutil.rmtree(_libraries_of(program), ignore_errors=True)
-                _libraries_of(program).mkdir()
-                for library in Path(scratch, "root").rglob("lib*.so.*"):
-                    shutil.copy(library, _libraries_of(program) / library.name)
-                shutil.copy(Path(scratch, "root/usr/sbin/pgbouncer"), directory / "partial")
-                (directory / "partial").rename(program)
-    return program
-
-
-def _download(scratch: Path) -> None:
-    """Download and unpack the package and the libraries that this machine lacks."""
-    lists: list[str] = []
-    try:
-        _run(["apt-get", "download", _PACKAGE], scratch)
-    except subprocess.CalledProcessError:
-        # A new machine has no package lists. Ours are kept apart, so that root is not needed.
-        lists = ["-o", f"Dir::State={scratch / 'state'}", "-o", f"Dir::Cache={scratch / 'cache'}"]
-        lists += ["-o", "APT::Sandbox::User=", "-o", "Dir::State::status=/var/lib/dpkg/status"]
-        for part in ("state/lists/partial", "cache/archives/partial"):
-            (scratch / part).mkdir(parents=True)
-        _run(["apt-get", *lists, "update"], scratch)
-        _run(["apt-get", *lists, "download", _PACKAGE], scratch)
-    lines = _run(["apt-cache", *lists, "depends", "--important", _PACKAGE], scratch).splitlines()
-    depends = {line.partition("Depends: ")[2] for line in lines}
-    libraries = sorted(name for name in depends if name.startswith("lib") and not _is_installed(name))
-    if libraries:
-        _run(["apt-get", *lists, "download", *libraries], scratch)
-    for package in scratch.glob("*.deb"):
-        _run(["dpkg-deb", "-x", str(package), str(scratch / "root")], scratch)
-
-
-def _is_installed(package: str) -> bool:
-    command = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]
-    return subprocess.run(command, check=False, capture_output=True, text=True).stdout == "installed"
-
-
-def _run(command: Sequence[str], directory: Path) -> str:
-    done = subprocess.run(
-        command,
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=directory,
-        timeout=_DOWNLOAD_S,
-        stdin=subprocess.DEVNULL,
-    )
-    return done.stdout
+    return find_program("pgbouncer", "usr/sbin/pgbouncer", VARIABLE)
 
 
 def _free_port() -> int:

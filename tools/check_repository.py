@@ -17,6 +17,7 @@ from tools.python_rules import long_files_and_functions, no_sql_from_strings, no
 from tools.repository import Finding, Repository, Rule
 from tools.shell_rules import rows_have_the_same_files, shell_equality, shells_are_written_once
 from tools.sql_rules import (
+    additive_migrations_add,
     backends_agree,
     queries_are_used_and_exist,
     queries_say_their_purpose,
@@ -28,6 +29,7 @@ RULES: Final[tuple[Rule, ...]] = (
     sql_is_well_formed,
     queries_say_their_purpose,
     backends_agree,
+    additive_migrations_add,
     queries_are_used_and_exist,
     no_sql_from_strings,
     nothing_runs_data,

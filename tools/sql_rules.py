@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from lash.sqlkit.migrations import Migration
 from tools.repository import BACKENDS, KNOWN_DIFFERENCES, SOURCE, Finding, Query, Repository
 
 SHARED = f"{SOURCE}/backend"
@@ -16,6 +17,13 @@ _QUERY_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _QUERY_METHODS = frozenset({"one", "all", "run", "run_many", "read_one", "read_all", "write_one", "write_all"})
 _NAME_POSITIONS = 2
 """The engines' methods take the name first, or second after the shape of a row."""
+_COMMENT = re.compile(r"--[^\n]*")
+_BODY = re.compile(r"\$\$.*?\$\$", re.DOTALL)
+_ADDS = re.compile(
+    r"CREATE (?:TABLE|VIRTUAL TABLE|VIEW|INDEX|FUNCTION) "
+    r"|ALTER TABLE \S+ ADD COLUMN (?![^,]*\bNOT NULL\b(?![^,]*\bDEFAULT\b))[^,]*$"
+)
+"""What code of an earlier version does not notice. A statement adds one column, which is optional or has a default."""
 
 
 def sql_is_well_formed(repository: Repository) -> Iterator[Finding]:
@@ -36,6 +44,27 @@ def sql_is_well_formed(repository: Repository) -> Iterator[Finding]:
             repository.migrations(backend)
         except ValueError as error:
             yield Finding(repository.relative(repository.sql_folder(backend) / "migrations"), 0, str(error))
+
+
+def additive_migrations_add(repository: Repository) -> Iterator[Finding]:
+    """An additive migration only adds relations and columns that older code can leave out, and the same on both."""
+    for backend in BACKENDS:
+        folder = repository.relative(repository.sql_folder(backend) / "migrations")
+        for migration in _migrations(repository, backend):
+            if not migration.is_additive:
+                continue
+            place = f"{folder}/{migration.number:04}_{migration.name}.sql"
+            for statement in _BODY.sub("", _COMMENT.sub("", migration.statement)).split(";"):
+                words = " ".join(statement.split())
+                if words and not _ADDS.match(words):
+                    yield Finding(
+                        place, 0, f"is additive and has {words[:60]!r}: older code may depend on the opposite"
+                    )
+    both = [{each.number for each in _migrations(repository, backend) if each.is_additive} for backend in BACKENDS]
+    for number in sorted(both[0] ^ both[1]):
+        yield Finding(
+            repository.relative(repository.sql_folder("sqlite")), 0, f"{number:04} is additive on one backend"
+        )
 
 
 def queries_say_their_purpose(repository: Repository) -> Iterator[Finding]:
@@ -90,11 +119,16 @@ def known_differences(repository: Repository) -> dict[str, str]:
     return {}
 
 
-def _names(repository: Repository, backend: str) -> set[str]:
+def _migrations(repository: Repository, backend: str) -> tuple[Migration, ...]:
+    """Return the migrations; none if they are misnamed, which is another finding."""
     try:
-        migrations = repository.migrations(backend)
+        return repository.migrations(backend)
     except ValueError:
-        migrations = ()
+        return ()
+
+
+def _names(repository: Repository, backend: str) -> set[str]:
+    migrations = _migrations(repository, backend)
     queries = {query.name for query in repository.queries(backend)}
     return queries | {f"migration {migration.number:04}" for migration in migrations}
 

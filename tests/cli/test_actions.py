@@ -309,6 +309,10 @@ def test_workers_are_listed_and_drained(seeded: Seeded) -> None:
     (listed,) = values("workers", "ls", url=seeded.url)
     assert (listed["worker_id"], listed["holding"]["session_ids"]) == ("worker-1", ["support-42"])
     assert "channel" not in listed["beat"]
+    versions = {(each["kind"], each["name"]): each for each in values("versions", "ls", url=seeded.url)}
+    assert versions["worker", "lash"]["version"] == listed["beat"]["version"]
+    assert (versions["process", "research"]["version"], versions["process", "research"]["count"]) == (None, 1)
+    assert run("versions", "ls", "-q", url=seeded.url).stdout.splitlines()[0] == "research@-"
     assert run("worker", "drain", "worker-1", url=seeded.url).stdout == (
         "draining worker-1; it stops when nothing runs\n"
     )

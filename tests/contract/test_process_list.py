@@ -8,6 +8,7 @@ import pytest
 
 from lash.errors import InvalidInput
 from lash.model.causal import ProcessCause
+from lash.model.process.continuation import Continuation
 from lash.model.process.process import ProcessFilter, ProcessIdentity, ProcessStatus, Provenance, SessionOriginator
 from lash.stores.storage import Storage
 from lash.testing.harness import Harness
@@ -110,3 +111,30 @@ class TestProcessList:
 
 async def _runnable(storage: Storage) -> list[str]:
     return [record.process_id for record in await storage.processes.runnable()]
+
+
+class TestProcessVersions:
+    """Laws of counting processes by their definition."""
+
+    async def test_processes_that_have_not_ended_count_under_their_definition(self, harness: Harness) -> None:
+        """Ended and external processes are left out; a process that continued as new is counted as such."""
+        storage = await opened(harness)
+        assert await storage.processes.versions() == ()
+        begun = harness.clock.now_ms()
+        for number, (label, version) in enumerate([("b", "1"), ("a", "2"), ("a", "1"), ("a", "2"), ("a", "2")]):
+            definition = {"process": label, "version": version}
+            identity = ProcessIdentity(kind="python", label=label, definition=definition)
+            await storage.processes.register(process(f"p{number}", identity=identity))
+            await harness.clock.advance(10)
+        await storage.processes.register(process("plain"))
+        await storage.processes.register(external("elsewhere"))
+        await storage.processes.complete("p4", DONE)
+        acquired = process_lease(await storage.process_leases.claim("p3", owner("w"), ttl_ms=1_000))
+        await storage.process_leases.continue_as_new(acquired.fence, Continuation(run=2, input={"n": 1}))
+        found = await storage.processes.versions()
+        assert [(each.name, each.version, each.count, each.continued, each.oldest_at_ms) for each in found] == [
+            ("a", "1", 1, 0, begun + 20),
+            ("a", "2", 2, 1, begun + 10),
+            ("b", "1", 1, 0, begun),
+            ("work", None, 1, 0, begun + 50),
+        ]

@@ -19,6 +19,7 @@ import yaml
 
 from lash.testing.postgres_server import PostgresServer
 from tests.backends import scratch_database
+from tests.debian_programs import find_program
 
 _ROOT: Final = Path(__file__).parents[2]
 _LASH: Final = (sys.executable, "-m", "lash")
@@ -38,31 +39,70 @@ def _free_port() -> int:
     return port
 
 
-def test_the_services_answer_together(postgres_server: PostgresServer, compose: dict[str, Any]) -> None:
-    """The commands of compose.yaml, on a real server: the agent answers, the console opens, and metrics are served."""
-    http, web = _free_port(), _free_port()
-    addresses = {"0.0.0.0:9090": f"127.0.0.1:{http}", "0.0.0.0": "127.0.0.1"}
+@pytest.mark.timeout(240)
+def test_the_services_answer_together(postgres_server: PostgresServer, compose: dict[str, Any], tmp_path: Path) -> None:
+    """The commands of compose.yaml, on a real server: the agent answers, the console opens, Prometheus scrapes all."""
+    web, workers = _free_port(), [_free_port() for _ in range(compose["worker"]["deploy"]["replicas"])]
+    token = tmp_path / "web_token"
+    token.write_text("t" * 32)
 
-    def command(service: str, *more: str) -> list[str]:
+    def command(service: str, http: int, *more: str) -> list[str]:
+        addresses = {"0.0.0.0:9090": f"127.0.0.1:{http}", "0.0.0.0": "127.0.0.1"}
         return [*_LASH, *(addresses.get(word, word) for word in compose[service]["command"]), *more]
 
     with scratch_database(postgres_server.url) as url, ExitStack() as running:
-        given = {**os.environ, "LASH_URL": url, "LASH_WEB_TOKEN": "t" * 32}
+        given = {**os.environ, "LASH_URL": url, "LASH_WEB_TOKEN": token.read_text()}
         where: dict[str, Any] = {"cwd": _ROOT / "deploy", "env": given}
-        subprocess.run(command("migrate"), check=True, capture_output=True, **where)
-        for service, more in (("worker", ()), ("console", ("--port", str(web)))):
-            process = subprocess.Popen(command(service, *more), stdout=subprocess.DEVNULL, **where)
+        subprocess.run(command("migrate", 0), check=True, capture_output=True, **where)
+        services = [command("worker", http) for http in workers] + [command("console", 0, "--port", str(web))]
+        prometheus = _prometheus(tmp_path, workers, web, token)
+        for words in (*services, prometheus):
+            process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **where)
             running.callback(process.wait, 60)
             running.callback(process.terminate)
         answer = subprocess.run([*_LASH, "ask", "chat-1", "Rome"], check=True, capture_output=True, text=True, **where)
         assert answer.stdout.strip() == "rain in Rome"
-        _until_served(f"http://127.0.0.1:{http}/ready")
-        assert (
-            'lash_turn_duration_seconds_count{agent="assistant",outcome="committed"} 1'
-            in httpx.get(f"http://127.0.0.1:{http}/metrics", timeout=30).text
-        )
-        page = _until_served(f"http://127.0.0.1:{web}/?token={'t' * 32}")
-        assert "chat-1" in page
+        assert "chat-1" in _until_served(f"http://127.0.0.1:{web}/?token={token.read_text()}")
+        for path in (f"{workers[0]}/ready", f"{workers[1]}/live", f"{web}/ready"):
+            _until_served(f"http://127.0.0.1:{path}")
+        asked = f"http://{prometheus[-1].rpartition('=')[2]}/api/v1"
+        _until_scraped(asked, 'sum(up{job=~"lash.*"})', 3)
+        _until_scraped(asked, "max(lash_workers_live)", 2)
+        _until_scraped(asked, 'sum(lash_turn_duration_seconds_count{agent="assistant",outcome="committed"})', 1)
+        _until_scraped(asked, 'max(lash_dead_letters{job="lash-console"})', 0)
+        rules = httpx.get(f"{asked}/rules", timeout=30).json()["data"]["groups"][0]["rules"]
+        assert len(rules) == 6
+
+
+def _prometheus(folder: Path, workers: list[int], web: int, token: Path) -> list[str]:
+    """Return the command of Prometheus, with its configuration of deploy/ and the addresses of this machine."""
+    deployed = _ROOT / "deploy" / "prometheus"
+    configuration = yaml.safe_load((deployed / "prometheus.yml").read_text())
+    configuration["global"]["scrape_interval"] = "1s"
+    by_name, console = configuration["scrape_configs"]
+    assert by_name.pop("dns_sd_configs")[0]["names"] == ["worker"]
+    by_name["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in workers]}]
+    assert console["static_configs"] == [{"targets": ["console:8137"]}]
+    console["static_configs"] = [{"targets": [f"127.0.0.1:{web}"]}]
+    console["authorization"]["credentials_file"] = str(token)
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
+    shutil.copy(deployed / "lash.rules.yaml", folder)
+    program = find_program("prometheus", "usr/bin/prometheus", "LASH_TEST_PROMETHEUS")
+    files = (f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}")
+    return [str(program), *files, f"--web.listen-address=127.0.0.1:{_free_port()}"]
+
+
+def _until_scraped(asked: str, query: str, value: float) -> None:
+    """Wait until a query of Prometheus has this value."""
+    deadline, found = time.monotonic() + 60, None
+    while found != value:
+        assert time.monotonic() < deadline, f"{query} is {found}"
+        time.sleep(0.1)
+        try:
+            result = httpx.get(f"{asked}/query", params={"query": query}, timeout=30).json()
+        except httpx.TransportError:
+            continue
+        found = float(result["data"]["result"][0]["value"][1]) if result["data"]["result"] else None
 
 
 def _until_served(url: str) -> str:

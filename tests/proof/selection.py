@@ -58,10 +58,13 @@ LONG: Final = (
     "tests/contract/test_maintenance.py::TestMaintenance::test_pruning_takes_many_batches",
     "tests/contract/test_notify.py::TestNotify::test_whoever_listens_for_work_hears_of_it",
     "tests/deploy/test_files.py::test_the_services_answer_together",
+    "tests/deploy/test_litestream.py",
     "tests/engine/bytestore/test_s3.py::test_a_server_killed_half_way_loses_nothing",
     "tests/engine/migration/test_outdated.py",
+    "tests/engine/migration/test_previous_version.py",
     "tests/engine/postgres/test_activity.py::test_a_crash_of_the_server_is_a_gap_not_a_mix_up",
     "tests/engine/postgres/test_commit_group.py::test_a_commit_reads_few_rows_however_many_sessions_there_are",
+    "tests/engine/postgres/test_companies.py",
     "tests/engine/postgres/test_epoch.py",
     "tests/engine/postgres/test_fleet_counts.py",
     "tests/engine/postgres/test_hints.py::test_idle_waiters_cost_less_than_two_round_trips_a_second",
@@ -69,7 +72,9 @@ LONG: Final = (
     "tests/engine/postgres/test_relay.py::test_a_stopped_relay_is_given_up",
     "tests/engine/postgres/test_retries.py::test_a_server_that_is_away_is_unavailable_and_named",
     "tests/engine/postgres/test_room.py",
+    "tests/engine/postgres/test_rotten_rows.py",
     "tests/engine/postgres/test_server.py",
+    "tests/engine/postgres/test_version_15.py",
     "tests/engine/sqlite/test_fleet_counts.py",
     "tests/engine/sqlite/test_wal.py::test_readers_that_always_overlap_cannot_make_the_log_grow",
     "tests/engine/test_cancelled_opening.py",
@@ -128,12 +133,15 @@ FIRST: Final = (
 
 ROTATED: Final = {
     "tests/benchmarks/test_scenarios.py": 8,
+    "tests/engine/migration/test_previous_version.py": 2,
+    "tests/engine/postgres/test_version_15.py": 20,
     "tests/proof/fuzz/test_damage.py": 2,
     "tests/proof/security/test_sealed_contract.py": 2,
 }
 """Files of which CI runs one of so many parts for each commit (`tools.rotation`); ``make proof`` runs all of them.
 
-They are the scenarios of the benchmarks at a tiny size, and tests that repeat others with encryption or at random.
+They are the scenarios of the benchmarks at a tiny size, tests that repeat others with encryption or at random, and
+those of a rolling upgrade and of other servers, whose parts are databases.
 """
 MEMORY_PARTS: Final = 3
 """The same for the tests on SQLite in memory, which is the engine of files without the file."""

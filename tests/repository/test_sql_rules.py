@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.repository.trees import messages, places, tree
-from tools.sql_rules import backends_agree, queries_are_used_and_exist, queries_say_their_purpose, sql_is_well_formed
+from tools.sql_rules import (
+    additive_migrations_add,
+    backends_agree,
+    queries_are_used_and_exist,
+    queries_say_their_purpose,
+    sql_is_well_formed,
+)
 
 HEAD = "-- name: head\n-- The head.\nSELECT 1;\n"
 DIFFERENCES = "tests/known_differences.py"
@@ -124,3 +130,40 @@ def test_used_and_existing_queries_are_left_alone(tmp_path: Path) -> None:
     """A literal name in the backend's package is a use."""
     files = {"{sqlite}/sql/session.sql": HEAD, "{sqlite}/session.py": 'reader.one(Head, "head", key=1)\n'}
     assert messages(queries_are_used_and_exist, tree(tmp_path, files)) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_found"),
+    [
+        ("CREATE TABLE t (a text NOT NULL); -- DROP TABLE s;", False),
+        ("CREATE VIEW v AS SELECT 1; CREATE INDEX i ON t (a);", False),
+        ("CREATE FUNCTION f() RETURNS int AS $$ BEGIN DELETE FROM t; END $$;", False),
+        ("ALTER TABLE t ADD COLUMN b text;", False),
+        ("ALTER TABLE t ADD COLUMN b bigint NOT NULL DEFAULT 0;", False),
+        ("ALTER TABLE t ADD COLUMN b bigint NOT NULL;", True),
+        ("ALTER TABLE t ADD COLUMN b text, DROP COLUMN a;", True),
+        ("CREATE UNIQUE INDEX i ON t (a);", True),
+        ("CREATE TRIGGER g AFTER INSERT ON t EXECUTE FUNCTION f();", True),
+        ("CREATE TABLE t (a int); UPDATE s SET a = 1;", True),
+        ("DROP INDEX i;", True),
+    ],
+)
+def test_an_additive_migration_that_changes_something_is_found(
+    tmp_path: Path,
+    statement: str,
+    is_found: bool,  # noqa: FBT001 (parametrized)
+) -> None:
+    """Only what older code does not notice may be additive; the same statement is free in another migration."""
+    for marker, expected in (("-- additive: why.\n", is_found), ("", False)):
+        files = {f"{{{backend}}}/sql/migrations/0001_a.sql": marker + statement for backend in ("sqlite", "postgres")}
+        found = messages(additive_migrations_add, tree(tmp_path, files))
+        assert bool(found) is expected, found
+
+
+def test_a_migration_that_is_additive_on_one_backend_is_found(tmp_path: Path) -> None:
+    """Versions of workers can be mixed on both databases or on neither."""
+    texts = {"sqlite": "-- additive: why.\n", "postgres": ""}
+    files = {
+        f"{{{backend}}}/sql/migrations/0001_a.sql": f"{text}CREATE TABLE t (a);" for backend, text in texts.items()
+    }
+    assert messages(additive_migrations_add, tree(tmp_path, files)) == ["0001 is additive on one backend"]

@@ -44,7 +44,9 @@ from lash.model.process.process import (
 from lash.model.value import JSON, JSONObject
 from lash.plan.process.process import (
     ProcessRow,
+    VersionRow,
     decode_process,
+    decode_versions,
     definition_hash,
     encode_registration,
     missing_process,
@@ -460,3 +462,28 @@ def test_a_process_that_is_gone_is_told_from_one_that_never_was() -> None:
 def test_definitions_are_found_by_their_hash(definition: JSON, expected: str | None) -> None:
     """No definition has no hash; every other value has one, even a falsy one."""
     assert definition_hash(definition) == expected
+
+
+def test_versions_are_ordered_by_name_and_version() -> None:
+    """Each row is one definition; not every definition has a version."""
+    identities = [
+        ProcessIdentity(kind="python", label="b", definition={"process": "b", "version": "1"}),
+        ProcessIdentity(kind="python", label="a", definition={"process": "a", "version": "2"}),
+        ProcessIdentity(kind="python", label="a", definition={"process": "a", "version": "1"}),
+        ProcessIdentity(kind="lashlang", definition=["a program"]),
+        ProcessIdentity(kind="python", label="odd", definition={"version": 7}),
+        None,
+    ]
+    rows = [
+        VersionRow(str(number), encode_registration(registered(identity=each)).body, number, 0, 5)
+        for number, each in enumerate(identities)
+    ]
+    found = decode_versions(rows)
+    assert [(each.name, each.version, each.count) for each in found] == [
+        ("a", "1", 2),
+        ("a", "2", 1),
+        ("b", "1", 0),
+        ("external", None, 5),
+        ("lashlang", None, 3),
+        ("odd", None, 4),
+    ]

@@ -27,6 +27,9 @@ OTHERS = (
     "static/console.css",
     "static/console.js",
     "static/",
+    "live",
+    "ready",
+    "metrics",
     "x",
 )
 PATHS = (*PAGES, *OTHERS)

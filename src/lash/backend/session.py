@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -14,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from lash.backend.record import RecordValues
 from lash.base.compression import BlobRef
 from lash.base.limits import check_identifier, check_identifiers, check_limit
-from lash.errors import BlobNotFound, NodeNotFound
+from lash.errors import BlobNotFound, CorruptData, NodeNotFound
 from lash.model.lease import LeaseFence
 from lash.model.session.change import SessionChangePage
 from lash.model.session.checkpoint import Checkpoint, CheckpointManifest
@@ -328,13 +329,15 @@ class BoundSession:
 
     async def commit(self, commit: Commit) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules, self._values.encode_records(commit))
-        result = await self._rows.commit(prepared, partial(plan_commit, prepared))
+        with _named(self._session_id):
+            result = await self._rows.commit(prepared, partial(plan_commit, prepared))
         self._hints.notify(process=False, changed=self._session_id)
         return result
 
     async def append(self, nodes: Sequence[Node], *, turn_id: str | None = None) -> AppendResult:
         prepared = prepare_append(nodes, self._session_id, turn_id, self._rules)
-        result = await self._rows.append(prepared, partial(plan_append, prepared))
+        with _named(self._session_id):
+            result = await self._rows.append(prepared, partial(plan_append, prepared))
         self._hints.notify(process=False, changed=self._session_id)
         return result
 
@@ -398,3 +401,14 @@ async def _next_change(listener: HintListener) -> None:
 
 def _created(row: MetaRow, *, created: bool, commit: CommitResult | None = None) -> CreatedSession:
     return CreatedSession(meta=decode_meta(row), revision=row.revision, created=created, commit=commit)
+
+
+@contextmanager
+def _named(session_id: str) -> Iterator[None]:
+    """Name the session in an error about its rows; the database does not, for instance if an index cannot read one."""
+    try:
+        yield
+    except CorruptData as error:
+        if repr(session_id) in str(error):
+            raise
+        raise CorruptData(f"session {session_id!r}: {error}; lash db check lists what is damaged") from error

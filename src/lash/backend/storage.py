@@ -133,7 +133,7 @@ class BackendStorage:
         self.records = Records(rows.records, values)
         self.artifacts = Artifacts(rows.artifacts, rules.compression)
         self.attachments = Attachments(rows.attachments, rows.attachment_bytes, durability)
-        self.rows = MovableRows(rows.raw, rows.seal, seals)
+        self.rows = MovableRows(rows.raw, rows.seal, seals, rows.schema)
         self.maintenance = StorageMaintenance(rows.maintenance, self.rows, rows.attachment_bytes)
 
     def session(self, session_id: str) -> BoundSession:

@@ -11,6 +11,7 @@ from lash.backend.seal_mark import check_mark
 from lash.base.seal import SealedField, Seals
 from lash.errors import ConfigError, Conflict, CorruptData, StorageFailure, StoreUnavailable
 from lash.plan.sealed import SEALED_COLUMNS
+from lash.plan.work import check_schema
 from lash.sqlkit.catalogue import Catalogue, Table
 from lash.sqlkit.queries import quote_identifier
 from lash.stores.seal import SealRows
@@ -42,7 +43,8 @@ _PAGE_BYTES: Final = 4 * 1024 * 1024
 class MovableRows:
     """The raw rows of one storage; the contract is `lash.stores.table_rows.RowStore`."""
 
-    def __init__(self, rows: RawRows, seal: SealRows, seals: Seals) -> None:
+    def __init__(self, rows: RawRows, seal: SealRows, seals: Seals, known_schema: int) -> None:
+        self._known_schema = known_schema
         self._rows = rows
         self._seal = seal
         self._seals = seals
@@ -56,7 +58,9 @@ class MovableRows:
         return self._rows.prepare()
 
     async def schema_number(self) -> int:
-        return await self._number("schema_version")
+        found = await self._number("schema_last")
+        check_schema(found, self._known_schema)
+        return found
 
     async def count(self, table: RowTable) -> int:
         return await self._number(f"rows_count {table.name}")

@@ -21,7 +21,7 @@ from lash.cli.url import is_postgres, sqlite_path, without_password
 from lash.errors import StoreError
 from lash.sqlite.engine.errors import translate
 from lash.sqlite.engine.write_lock import open_write_lock
-from lash.sqlite.schema import APPLICATION_ID, MIGRATIONS, read_version
+from lash.sqlite.schema import APPLICATION_ID, MIGRATIONS, read_applied
 from lash.sqlkit.migrations import load_migrations, pending
 from lash.sqlkit.queries import load_queries
 
@@ -124,7 +124,7 @@ def _examined(connection: apsw.Connection, path: str) -> list[str]:
     for table, row, parent, _key in connection.execute("PRAGMA foreign_key_check").fetchall():
         problems.append(f"row {row} of {table} refers to a missing row of {parent}")
     # Raises NewerSchema if this version cannot read it.
-    pending(read_version(connection, load_queries("lash.sqlite.sql")), load_migrations(MIGRATIONS))
+    pending(read_applied(connection, load_queries("lash.sqlite.sql")), load_migrations(MIGRATIONS))
     return problems
 
 

@@ -37,6 +37,7 @@ _COMMANDS: Final = {
     "mcp": "lash.cli.mcp:mcp",
     "worker": "lash.cli.work:worker",
     "workers": "lash.cli.workers:workers",
+    "versions": "lash.cli.versions:versions",
     "doctor": "lash.cli.doctor:doctor",
     "demo": "lash.cli.demo:demo",
     "completion": "lash.cli.completion:completion",

@@ -58,6 +58,8 @@ async def web(
 
     It prints an address with a token that works once; the browser then has a cookie. Without --allow act the pages only
     read. It listens on this machine alone by default; on any other address it needs a token of your own, or a proxy.
+    /live and /ready answer without a token. /metrics needs your own token as a bearer token; without one it is for
+    programs on this machine.
     """
     import asyncio
     import signal
@@ -121,12 +123,12 @@ def _app(
         except ValueError as error:
             raise click.UsageError(f"expected a network such as 10.0.0.0/8 for --trusted-proxy: {error}") from None
         shell.done(f"the console listens on {address}", {"address": address})
-        made = console(storage, access=ProxyAccess(access, header, networks), hosts=hosts)
+        made = console(storage, access=ProxyAccess(access, header, networks), hosts=hosts, open_probes=True)
         return made, made
     port = int(address.rstrip("/").rpartition(":")[2])
     check = TokenAccess(access, token=token, port=port, renewed=lambda new: _tell(shell, address, new))
     _tell(shell, address, check.token)
-    made = console(storage, access=check, hosts=hosts)
+    made = console(storage, access=check, hosts=hosts, open_probes=True)
     return check.wrap(made), made
 
 

@@ -12,7 +12,7 @@ from lash.model.session.commit import CommitBudget
 from lash.model.session.session import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     import asyncpg
 
@@ -32,6 +32,7 @@ class OpenOptions(TypedDict, total=False):
     sealer: Sealer | None
     clock: Clock | None
     listen_url: str | None
+    password: Callable[[], str | Awaitable[str]] | None
     on_statement: Callable[[str], None] | None
 
 
@@ -47,6 +48,7 @@ async def open_storage(
     clock: Clock | None = None,
     pool: asyncpg.Pool[asyncpg.Record] | None = None,
     listen_url: str | None = None,
+    password: Callable[[], str | Awaitable[str]] | None = None,
     on_statement: Callable[[str], None] | None = None,
 ) -> Storage:
     """Open the storage at the URL, and create or migrate its tables unless ``migrate`` is False.
@@ -55,7 +57,8 @@ async def open_storage(
     absolute one, ``sqlite://`` lives in memory as long as the storage. ``postgresql://user@host/database`` takes the
     usual parameters and those of `lash.postgres.engine.options.PostgresOptions`; ``pool`` is a pool of your own to use
     instead of a new one. ``listen_url`` leads to the same database without a pooler in transaction mode; one connection
-    receives notifications there.
+    receives notifications there. ``password`` returns the password for each new connection, such as a token that
+    expires; it may be a coroutine function.
 
     ``attachment_bytes`` is where the bytes of attachments are stored, by default in the database: `lash.FileBytes`,
     `lash.S3Bytes` or a `lash.ByteStore` of your own. It must be the same one each time.
@@ -88,13 +91,14 @@ async def open_storage(
             attachment_bytes=attachment_bytes,
             pool=pool,
             listen_url=listen_url,
+            password=password,
             on_statement=on_statement,
             seals=seals,
         )
     if scheme != "sqlite":
         raise ConfigError(f"unknown URL scheme {shown(scheme or url)}; expected {EXAMPLES}")
-    if pool is not None or listen_url is not None:
-        option = "listen_url" if pool is None else "pool"
+    only = {"pool": pool, "listen_url": listen_url, "password": password}
+    for option in (name for name, value in only.items() if value is not None):
         raise ConfigError(f"expected a postgresql:// URL with {option}; SQLite has none")
     from lash.sqlite.storage import SQLiteStorage, options_from_query
 

@@ -138,6 +138,7 @@ from lash.model.process.process import ProcessRecord as ProcessRecord
 from lash.model.process.process import ProcessRefused as ProcessRefused
 from lash.model.process.process import ProcessState as ProcessState
 from lash.model.process.process import ProcessStatus as ProcessStatus
+from lash.model.process.process import ProcessVersion as ProcessVersion
 from lash.model.process.process import Projection as Projection
 from lash.model.process.process import Provenance as Provenance
 from lash.model.process.process import PrunedProcesses as PrunedProcesses

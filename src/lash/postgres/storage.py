@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import TYPE_CHECKING, Final, Self
 
@@ -16,6 +17,7 @@ from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, StatementHook
 from lash.postgres.engine.lock_watch import LockHolder
 from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.engine.password import Password
 from lash.postgres.engine.room import ConnectionUse
 from lash.postgres.epoch import check_epoch
 from lash.postgres.hints import PostgresHints
@@ -82,11 +84,13 @@ class PostgresStorage(BackendStorage):
         attachment_bytes: ByteStore | None = None,
         pool: asyncpg.Pool[asyncpg.Record] | None = None,
         listen_url: str | None = None,
+        password: Password | None = None,
         on_statement: StatementHook | None = None,
         seals: Seals = PLAIN,
     ) -> Self:
         """Open the schema that the URL names, on a pool of its own or on the given one."""
         options = PostgresOptions.from_url(url, **({} if listen_url is None else {"listen_url": listen_url}))
+        options = dataclasses.replace(options, password=password)
         queries = load_queries("lash.postgres.sql", schema=options.schema)
         database = await Database.open(options, queries=queries, pool=pool, on_statement=on_statement, seals=seals)
         try:

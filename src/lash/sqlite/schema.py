@@ -9,7 +9,8 @@ from typing import Final, cast
 import apsw
 
 from lash.base.clock import Clock
-from lash.errors import ForeignDatabase, SchemaMismatch
+from lash.errors import CorruptData, ForeignDatabase, SchemaMismatch
+from lash.plan.session.relation import INDEXED_BY, PAGE, RelationRow, relation_damage
 from lash.sqlite.engine.errors import translate
 from lash.sqlite.rows.session.node import fill_kinds
 from lash.sqlkit.catalogue import (
@@ -21,7 +22,7 @@ from lash.sqlkit.catalogue import (
     group_catalogue,
     load_catalogue,
 )
-from lash.sqlkit.migrations import Migration, load_migrations, pending, pending_error
+from lash.sqlkit.migrations import Applied, Migration, load_migrations, pending, pending_error
 
 APPLICATION_ID: Final = 0x6C617368  # "lash"
 MIGRATIONS: Final = "lash.sqlite.sql.migrations"
@@ -55,30 +56,51 @@ class SchemaKeeper:
             )
 
     def _due(self, connection: apsw.Connection) -> tuple[Migration, ...]:
-        applied = read_version(connection, self._queries)
+        applied = read_applied(connection, self._queries)
         due = pending(applied, load_migrations(MIGRATIONS))
         if due and not self._migrate:
-            raise pending_error(applied, due)
+            raise pending_error(applied.last, due)
         return due
 
     def _migrate_under_lock(self, connection: apsw.Connection) -> None:
         """Apply pending migrations. They are read again under the lock: another process may have applied them."""
         connection.execute("BEGIN IMMEDIATE")
+        step: Migration | None = None
         try:
             for step in self._due(connection):
                 connection.execute(step.statement)
                 if step.name == "node_kinds":
                     fill_kinds(connection, self._queries)
+                record = "schema_record_addition" if step.is_additive else "schema_record_migration"
                 connection.execute(
-                    self._queries["schema_record_migration"],
+                    self._queries[record],
                     {"number": step.number, "name": step.name, "now_ms": self._clock.now_ms()},
                 )
             connection.pragma("application_id", APPLICATION_ID)
             connection.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            damage = self._damage(connection, step) if isinstance(error, apsw.SQLError) else None
+            if damage is not None:
+                raise damage from error
             raise
+
+    def _damage(self, connection: apsw.Connection, step: Migration | None) -> CorruptData | None:
+        """Return which row stopped a migration; None if it is not known."""
+        if step is None or step.name != INDEXED_BY:
+            return None
+        after = 0
+        while rows := self._relations(connection, after):
+            if (found := relation_damage(step.number, rows)) is not None:
+                return found
+            after = rows[-1].session_key
+        return None
+
+    def _relations(self, connection: apsw.Connection, after: int) -> list[RelationRow]:
+        given = {"after": after, "limit": PAGE}
+        found = connection.execute(self._queries["schema_relations"], given).fetchall()
+        return [RelationRow(*cast("tuple[int, str, str]", row)) for row in found]
 
     def _verify(self, connection: apsw.Connection) -> None:
         needed = load_catalogue("lash.sqlite.sql")
@@ -90,11 +112,15 @@ class SchemaKeeper:
             raise SchemaMismatch("the tables differ from what this version of lash needs: " + "; ".join(lines))
 
 
-def read_version(connection: apsw.Connection, queries: Mapping[str, str]) -> int:
-    """Return the number of the last migration applied; 0 for an empty database."""
-    if not connection.execute(queries["schema_has_migrations"]).get:
-        return 0
-    return cast("int", connection.execute(queries["schema_version"]).get)
+def read_applied(connection: apsw.Connection, queries: Mapping[str, str]) -> Applied:
+    """Return how far a database was migrated."""
+    has_migrations, has_additions = cast("tuple[int, int]", connection.execute(queries["schema_has_migrations"]).get)
+    if not has_migrations:
+        return Applied()
+    if not has_additions:
+        number = cast("int", connection.execute(queries["schema_version"]).get)
+        return Applied(number, number)
+    return Applied(*cast("tuple[int, int]", connection.execute(queries["schema_applied"]).get))
 
 
 def read_catalogue(connection: apsw.Connection, queries: Mapping[str, str]) -> Catalogue:

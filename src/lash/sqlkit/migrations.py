@@ -2,6 +2,9 @@
 
 Numbers start at 1 without a gap, so the number of the last applied migration describes a schema completely. The
 backends apply migrations, under a lock and in a transaction.
+
+A migration that begins with ``-- additive:`` adds only what code of earlier versions does not need to know. Its number
+is recorded apart from the others, so that those versions open the storage and go on working.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +21,7 @@ from lash.errors import NewerSchema, PendingMigrations
 from lash.sqlkit.queries import in_schema, package_folder, sql_files
 
 _FILE_NAME = re.compile(r"(?P<number>[0-9]{4})_(?P<name>[a-z][a-z0-9_]*)\.sql")
+_ADDITIVE: Final = "-- additive:"
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -25,6 +30,17 @@ class Migration(msgspec.Struct, frozen=True):
     number: int
     name: str
     statement: str
+    is_additive: bool = False
+    """Whether code that does not know it can go on working."""
+
+
+class Applied(NamedTuple):
+    """How far a schema was migrated; 0 is an empty database."""
+
+    last: int = 0
+    """The number of the last migration."""
+    required: int = 0
+    """The number of the last one that is not additive: code has to know it."""
 
 
 @lru_cache(maxsize=8)
@@ -51,14 +67,14 @@ def last_number(package: str) -> int:
     return len(sql_files(package_folder(package)))
 
 
-def pending(applied: int, migrations: Sequence[Migration]) -> tuple[Migration, ...]:
-    """Return the migrations that a schema at number ``applied`` lacks, in order; 0 is an empty database.
+def pending(applied: Applied, migrations: Sequence[Migration]) -> tuple[Migration, ...]:
+    """Return the migrations that a schema lacks, in order.
 
-    Raises `NewerSchema` for a number beyond the last known migration.
+    Raises `NewerSchema` if it has one beyond the last known migration that is not additive.
     """
-    if applied > len(migrations):
-        raise NewerSchema(found=applied, supported=len(migrations))
-    return tuple(migration for migration in migrations if migration.number > applied)
+    if applied.required > len(migrations):
+        raise NewerSchema(found=applied.last, supported=len(migrations))
+    return tuple(migration for migration in migrations if migration.number > applied.last)
 
 
 def pending_error(applied: int, due: Sequence[Migration]) -> PendingMigrations:
@@ -70,5 +86,10 @@ def _read(file: Path, schema: str | None) -> Migration:
     match = _FILE_NAME.fullmatch(file.name)
     if match is None:
         raise ValueError(f"expected a name such as 0001_first_tables.sql, got {file.name!r}")
-    statement = in_schema(file.read_text(encoding="utf-8"), schema)
-    return Migration(number=int(match["number"]), name=match["name"], statement=statement)
+    text = file.read_text(encoding="utf-8")
+    return Migration(
+        number=int(match["number"]),
+        name=match["name"],
+        statement=in_schema(text, schema),
+        is_additive=text.startswith(_ADDITIVE),
+    )

@@ -35,7 +35,10 @@ class RowStore(Protocol):
         ...
 
     async def schema_number(self) -> int:
-        """Return the number of the last migration."""
+        """Return the number of the last migration.
+
+        Raises `NewerSchema` if this version does not know it, even if it is additive: what it added would be left out.
+        """
         ...
 
     async def count(self, table: RowTable) -> int:

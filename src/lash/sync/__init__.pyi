@@ -54,6 +54,7 @@ from lash.model.process.process import (
     ProcessPage,
     ProcessRecord,
     ProcessStatus,
+    ProcessVersion,
     PrunedProcesses,
     Registered,
     Registration,
@@ -1018,6 +1019,11 @@ class ProcessStore:
         Waiting and parked processes are included, external ones are not. ``after`` is the last id of the previous page;
         a page with fewer than ``limit`` is the last. Use it to walk through all of them;
         `lash.stores.work.WorkStore.poll` returns what a worker should claim next.
+        """
+    def versions(self) -> tuple[ProcessVersion, ...]:
+        """Return how many processes have not ended, by the definition under which they were started; by name.
+
+        External processes are left out. It is one statement, which reads an index entry for each of them.
         """
     def complete(self, process_id: str, outcome: Outcome) -> ProcessRecord:
         """End a process without a lease: an external one, or by an operator.

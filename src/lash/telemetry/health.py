@@ -43,6 +43,10 @@ class HealthAnswer(NamedTuple):
     text: str
     content_type: str = _TEXT
 
+    @property
+    def is_well(self) -> bool:
+        return self.status == _OK
+
 
 def parse_address(text: str) -> tuple[str, int]:
     """Return the host and port of ``HOST:PORT``; raise ConfigError if it is not of that form."""
@@ -87,7 +91,7 @@ class _Health:
                 return self._live()
             case "/ready":
                 live = self._live()
-                return live if live.status != _OK else self._ready()
+                return self._ready() if live.is_well else live
             case "/metrics":
                 return HealthAnswer(200, self._checks.metrics(), CONTENT_TYPE)
         return HealthAnswer(404, "unknown path; there are /live, /ready and /metrics\n")
@@ -99,19 +103,29 @@ class _Health:
         return HealthAnswer(200, "live\n")
 
     def _ready(self) -> HealthAnswer:
-        asked = asyncio.run_coroutine_threadsafe(_awaited(self._checks.ready), self._loop)
+        asked = asyncio.run_coroutine_threadsafe(readiness(self._checks.ready), self._loop)
         try:
-            asked.result(_READY_S)
-        except LashError as error:
-            return HealthAnswer(503, f"{type(error).__qualname__}: {error}\n")
+            # The loop may be blocked, and then does not notice its own limit.
+            return asked.result(_READY_S + _BEAT_S)
         except (TimeoutError, concurrent.futures.CancelledError):
             asked.cancel()
-            return HealthAnswer(503, f"the storage did not answer within {_READY_S:g} s\n")
-        return HealthAnswer(200, "ready\n")
+            return _silent()
 
 
-async def _awaited(check: Callable[[], Awaitable[None]]) -> None:
-    await check()
+async def readiness(check: Callable[[], Awaitable[None]]) -> HealthAnswer:
+    """Return 200 if the check passes in time, or 503 with the reason."""
+    try:
+        async with asyncio.timeout(_READY_S):
+            await check()
+    except LashError as error:
+        return HealthAnswer(503, f"{type(error).__qualname__}: {error}\n")
+    except TimeoutError:
+        return _silent()
+    return HealthAnswer(200, "ready\n")
+
+
+def _silent() -> HealthAnswer:
+    return HealthAnswer(503, f"the storage did not answer within {_READY_S:g} s\n")
 
 
 def _listen(host: str, port: int, health: _Health) -> ThreadingHTTPServer:

@@ -33,6 +33,7 @@ from lash.web.forms import fields_of, keep_token, personal, token_of
 from lash.web.frame import document
 from lash.web.live import Live, Pieces, Watched
 from lash.web.pages import PAGES
+from lash.web.probes import Probes
 from lash.web.show import Redact, link
 from lash.web.view import View, Visit, WebPage
 
@@ -55,17 +56,19 @@ def console(
     redact: Redact | None = None,
     title: str = "lash",
     hosts: Collection[str] | None = None,
+    open_probes: bool = False,
 ) -> Console:
     """Return pages that show and steer a storage, to mount in an ASGI application.
 
     ``source`` is an app or a storage that is open while requests are served; the console borrows it, and runs in its
     event loop. ``access`` returns for each request what it may do: `Access.READ`, `Access.ALL`, or None, which refuses
     it. ``redact`` is applied to every text of users and models before it is shown. ``hosts``, if given, are the names
-    under which the console is reached; requests with another Host header are refused.
+    under which the console is reached; requests with another Host header are refused. With ``open_probes``, ``/live``
+    and ``/ready`` answer without access, with one word each.
     """
     if not callable(access):
         raise ConfigError("expected access to be a function of a request; it decides who may see the console")
-    return Console(source, access, redact or _unchanged, title, hosts)
+    return Console(source, access, redact or _unchanged, title, hosts, open_probes=open_probes)
 
 
 def _unchanged(text: str) -> str:
@@ -76,13 +79,20 @@ class Console:
     """The console as an ASGI application; `console` makes it."""
 
     def __init__(
-        self, source: App | Storage, access: AccessCheck, redact: Redact, title: str, hosts: Collection[str] | None
+        self,
+        source: App | Storage,
+        access: AccessCheck,
+        redact: Redact,
+        title: str,
+        hosts: Collection[str] | None,
+        *,
+        open_probes: bool,
     ) -> None:
         self._source = source
         self._redact = redact
         self._title = title
         self._live = Live(self._storage, self._pieces)
-        self._edge = Edge(self._app(), access, hosts=hosts)
+        self._edge = Edge(self._app(), access, hosts=hosts, open_probes=open_probes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -96,6 +106,7 @@ class Console:
         routes: list[BaseRoute] = [
             Route("/events", self._events, methods=["GET"]),
             Route("/attachment", self._attachment, methods=["GET"]),
+            *Probes(self._storage).routes(),
             Mount("/static", StaticFiles(directory=_STATIC)),
             *(Route(f"/{path}", self._page(path, view), methods=["GET"]) for path, view in PAGES.items()),
             *(Route(f"/{path}", self._act(act), methods=["POST"]) for path, act in ACTS.items()),

@@ -1,6 +1,7 @@
 """The outermost part of the console: what it refuses, and the headers of every response.
 
-Every request passes here first, including those for static files and for the stream. No path is public.
+Every request passes here first, including those for static files and for the stream. No path is public, except the
+probes of a console that serves them: they are one word about the program, and nothing about the storage.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ HEADERS: Final = {
 }
 MAX_BODY: Final = 1_000_000
 """The most bytes that a form may have."""
+PROBES: Final = ("/live", "/ready")
+METRICS: Final = "/metrics"
 _METHODS: Final = ("GET", "HEAD", "POST")
 _LOOPBACK: Final = ("localhost",)
 
@@ -38,9 +41,12 @@ _LOOPBACK: Final = ("localhost",)
 class Edge:
     """Refuses requests without access, of other hosts, of other sites, and everything that is not HTTP."""
 
-    def __init__(self, app: ASGIApp, access: AccessCheck, *, hosts: Collection[str] | None) -> None:
+    def __init__(
+        self, app: ASGIApp, access: AccessCheck, *, hosts: Collection[str] | None, open_probes: bool = False
+    ) -> None:
         self._app = app
         self._access = access
+        self._open = PROBES if open_probes else ()
         self._hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,11 +65,13 @@ class Edge:
     def _refusal(self, request: Request) -> PlainTextResponse | None:
         if request.method not in _METHODS:
             return PlainTextResponse("method not allowed\n", 405)
-        if self._hosts is not None and not self._knows(request.headers.get("host", "")):
+        # A probe reaches a program by its address, whatever the name of the console is.
+        is_probe = request.method != "POST" and path_of(request) in self._open
+        if not is_probe and self._hosts is not None and not self._knows(request.headers.get("host", "")):
             return PlainTextResponse("unknown host; start lash web with --allow-host NAME\n", 421)
         visitor = visitor_of(self._access, request)
         if visitor is None:
-            return PlainTextResponse("access denied\n", 403)
+            return None if is_probe else PlainTextResponse("access denied\n", 403)
         request.scope["lash_visitor"] = visitor
         if request.method == "POST":
             if not visitor.may_act:
@@ -78,7 +86,13 @@ class Edge:
         """Return whether a Host header names this console; its loopback addresses always do."""
         assert self._hosts is not None
         name = host_name(host)
-        return name in self._hosts or name in _LOOPBACK or _is_loopback(name)
+        return name in self._hosts or name in _LOOPBACK or is_loopback(name)
+
+
+def path_of(request: Request) -> str:
+    """Return the path of a request below the path at which the console is mounted."""
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope.get("root_path", ""))
 
 
 def host_name(host: str) -> str:
@@ -88,7 +102,8 @@ def host_name(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-def _is_loopback(name: str) -> bool:
+def is_loopback(name: str) -> bool:
+    """Return whether a name is an address of this machine alone."""
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:

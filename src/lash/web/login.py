@@ -14,18 +14,21 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lash.web.access import Access, Visitor
-from lash.web.edge import HEADERS
+from lash.web.edge import HEADERS, METRICS, is_loopback, path_of
 
 _MOST_SESSIONS: Final = 1_000
 """How many browsers are known at once; beyond it the first one must log in again."""
 _TOKEN_BYTES: Final = 24
+_FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""Headers of proxies: such a request may come from anywhere."""
 
 
 class TokenAccess:
     """Lets in browsers that have opened the address with the token once.
 
     A generated token works once: the address may stay in a history or a log. After its use `renewed` gets the next one.
-    A given token works until the console stops.
+    A given token works until the console stops. As ``Authorization: Bearer`` it gives access to the metrics alone;
+    without a given token, the metrics are for programs on this machine.
     """
 
     def __init__(self, access: Access, *, token: str | None, port: int, renewed: Callable[[str], None]) -> None:
@@ -40,7 +43,18 @@ class TokenAccess:
 
     def __call__(self, request: Request) -> Visitor | None:
         """Return the visitor whose browser has logged in; None for others."""
-        return Visitor(self._access) if request.cookies.get(self._cookie) in self._sessions else None
+        if request.cookies.get(self._cookie) in self._sessions:
+            return Visitor(self._access)
+        if path_of(request) == METRICS and request.method != "POST" and self._may_scrape(request):
+            return Visitor(Access.READ, "metrics")
+        return None
+
+    def _may_scrape(self, request: Request) -> bool:
+        if self._given is not None:
+            kind, _, sent = request.headers.get("authorization", "").partition(" ")
+            return kind.lower() == "bearer" and hmac.compare_digest(sent.strip().encode(), self._given.encode())
+        is_local = request.client is not None and is_loopback(request.client.host)
+        return is_local and not any(name in request.headers for name in _FORWARDED)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Return the console with the log-in before it: a request whose address has a token."""

@@ -1,6 +1,6 @@
 """A newer version of lash: opens a storage with one migration more than this one has.
 
-``python -m tests.engine.migration.future URL STATEMENT``
+``python -m tests.engine.migration.future URL STATEMENT [additive]``
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from lash.sqlkit.migrations import Migration, load_migrations
 from lash.sqlkit.queries import in_schema
 
 
-async def main(url: str, statement: str) -> None:
+async def main(url: str, statement: str, *kinds: str) -> None:
     def more(package: str, *, schema: str | None = None) -> tuple[Migration, ...]:
         known = load_migrations(package, schema=schema)
-        return (*known, Migration(len(known) + 1, "of_the_future", in_schema(statement, schema)))
+        new = Migration(len(known) + 1, "of_the_future", in_schema(statement, schema), is_additive="additive" in kinds)
+        return (*known, new)
 
     for backend in (lash.sqlite.schema, lash.postgres.schema):
         vars(backend)["load_migrations"] = more
@@ -26,4 +27,4 @@ async def main(url: str, statement: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+    asyncio.run(main(*sys.argv[1:]))

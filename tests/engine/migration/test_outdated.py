@@ -15,6 +15,7 @@ from lash.model.lease import Lease
 from lash.runtime.hooks import Attributes
 from lash.sqlkit.migrations import last_number
 from lash.stores.storage import Storage
+from lash.transfer.move import move_storage
 from tests.cli.kit import run
 from tests.factories.session import owner
 from tests.raw import raw
@@ -25,6 +26,7 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 
+ADDITION = "ALTER TABLE {schema}lash_sessions ADD COLUMN added text"
 HARMLESS = "CREATE INDEX future ON {schema}lash_sessions (session_id)"
 UNREADABLE = "UPDATE {schema}lash_nodes SET body = 'in a format of the future'"
 WITHOUT_SCHEDULES = "ALTER TABLE {schema}lash_schedules RENAME TO lash_plans"
@@ -43,10 +45,10 @@ class Notes(lash.Hook):
         self.noted.append((kind, str(attributes.get("error", ""))))
 
 
-def migrate(url: str, statement: str) -> None:
+def migrate(url: str, statement: str, *kinds: str) -> None:
     """Let a newer version, in another process, apply its migration."""
     schema = "" if url.startswith("sqlite") else ':"schema".'
-    arguments = [sys.executable, "-m", "tests.engine.migration.future", url, statement.format(schema=schema)]
+    arguments = [sys.executable, "-m", "tests.engine.migration.future", url, statement.format(schema=schema), *kinds]
     ended = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     # It refuses tables that its catalogue does not know, after it has migrated them.
     assert ended.returncode == 0 or "SchemaMismatch" in ended.stderr, ended.stderr
@@ -75,6 +77,26 @@ async def test_a_poll_names_both_schemas(backend_url: str, statement: str) -> No
             assert (refused.value.found, refused.value.supported) == (KNOWN + 1, KNOWN)
         with pytest.raises(lash.NewerSchema):
             await storage.work.check_schema()
+
+
+async def test_an_additive_migration_stops_nothing(backend_url: str, tmp_path: Path) -> None:
+    """An open storage goes on polling, and the older version opens it again; only a move would lose what was added."""
+    async with await lash.open(backend_url) as storage:
+        required = await raw(backend_url, "SELECT max(number) FROM lash_migrations")
+        migrate(backend_url, ADDITION, "additive")
+        await poll(storage)
+        await storage.work.check_schema()
+    async with (
+        await lash.open(backend_url, migrate=False) as storage,
+        await lash.open(f"sqlite:///{tmp_path}/target.db") as target,
+    ):
+        assert (await storage.sessions.create("s")).created
+        with pytest.raises(lash.NewerSchema, match=rf"schema {KNOWN + 1}\b.*up to {KNOWN}\b"):
+            await move_storage(storage, target)
+    assert await raw(backend_url, "SELECT max(number) FROM lash_migrations") == required
+    assert await raw(backend_url, "SELECT max(number) FROM lashadditions") == [(KNOWN + 1,)]
+    ended = run("doctor", url=backend_url)
+    assert ended.returncode == 0, ended.stdout
 
 
 async def test_a_damaged_table_is_not_a_newer_schema(backend_url: str) -> None:

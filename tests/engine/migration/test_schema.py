@@ -50,7 +50,9 @@ MIGRATIONS = (
     "0033_acts",
     "0034_throughput",
     "0035_search",
+    "0036_demand",
 )
+ADDITIVE = (36,)
 _OPENERS = 16
 _PACKAGES = {"sqlite": "lash.sqlite.sql", "postgres": "lash.postgres.sql"}
 
@@ -77,7 +79,8 @@ async def test_sixteen_concurrent_first_opens_all_succeed(backend_url: str) -> N
         await asyncio.to_thread(process.join, 60)
     assert [process.exitcode for process in processes] == [0] * _OPENERS
     numbers = await raw(backend_url, "SELECT number FROM lash_migrations ORDER BY number")
-    assert numbers == [(number,) for number in range(1, len(MIGRATIONS) + 1)]
+    assert numbers == [(number,) for number in range(1, len(MIGRATIONS) + 1) if number not in ADDITIVE]
+    assert await raw(backend_url, "SELECT number FROM lashadditions") == [(number,) for number in ADDITIVE]
     assert await raw(backend_url, "SELECT count(*) FROM lash_sessions") == [(1,)]
 
 

@@ -81,7 +81,7 @@ async def _as_the_role(storage_url: str) -> AsyncIterator[tuple[str, str]]:
 async def test_the_role_of_the_application(postgres_schema_url: str) -> None:
     """Turns, processes, waits, triggers, maintenance, forks and deletes work without the privilege to change tables."""
     async with _as_the_role(postgres_schema_url) as (url, _schema):
-        await _use(url)
+        await use_everything(url)
 
 
 async def test_the_role_of_the_application_changes_no_tables(postgres_schema_url: str) -> None:
@@ -105,13 +105,17 @@ async def test_the_role_of_the_application_can_do_everything_else(postgres_schem
                 for name, call in group(storage, known):
                     outcome = await lash_only_from(call())
                     assert not isinstance(outcome, lash.StorageFailure | lash.SchemaMismatch), (name, outcome)
-        run_sql(postgres_schema_url.partition("?")[0], f'DELETE FROM "{schema}".lash_migrations WHERE number > 9')
+        run_sql(
+            postgres_schema_url.partition("?")[0],
+            f'DELETE FROM "{schema}".lash_migrations WHERE number > 9',
+            f'DELETE FROM "{schema}".lashadditions',
+        )
         for migrate in (False, True):
             with pytest.raises(lash.StoreError):
                 await lash.open(url, migrate=migrate)
 
 
-async def _use(url: str) -> None:
+async def use_everything(url: str) -> None:
     app = lash.App(url, migrate=False)
 
     @app.process

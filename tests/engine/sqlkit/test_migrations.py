@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lash.errors import NewerSchema
-from lash.sqlkit.migrations import Migration, load_migrations, pending, read_migrations
+from lash.sqlkit.migrations import Applied, Migration, load_migrations, pending, read_migrations
 
 FIRST = Migration(number=1, name="first", statement="CREATE TABLE a (x);")
 SECOND = Migration(number=2, name="second", statement="CREATE TABLE b (x);")
@@ -24,13 +24,17 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_migrations_are_loaded_in_order_and_in_the_schema(package: Path) -> None:
-    """The number and the name come from the file name, the statement from its text."""
+    """The number and the name come from the file name, the statement and whether it is additive from its text."""
     (package / "0002_second.sql").write_text('CREATE TABLE :"schema".b (x);')
     (package / "0001_first.sql").write_text('CREATE TABLE :"schema".a (x);')
-    assert load_migrations("migrations_under_test", schema="s") == (
+    (package / "0003_third.sql").write_text("-- additive: nothing reads it.\nCREATE TABLE c (x);")
+    (package / "0004_fourth.sql").write_text("-- One more.\n-- additive: only at the beginning.\nCREATE TABLE d (x);")
+    loaded = load_migrations("migrations_under_test", schema="s")
+    assert loaded[:2] == (
         Migration(number=1, name="first", statement='CREATE TABLE "s".a (x);'),
         Migration(number=2, name="second", statement='CREATE TABLE "s".b (x);'),
     )
+    assert [migration.is_additive for migration in loaded] == [False, False, True, False]
 
 
 def test_an_empty_folder_has_no_migrations(tmp_path: Path) -> None:
@@ -63,11 +67,18 @@ def test_gaps_doubles_and_odd_names_are_refused(tmp_path: Path, names: list[str]
 )
 def test_pending_is_what_lies_above_the_applied_number(applied: int, expected: tuple[Migration, ...]) -> None:
     """Only later migrations are pending."""
-    assert pending(applied, (FIRST, SECOND)) == expected
+    assert pending(Applied(applied, applied), (FIRST, SECOND)) == expected
 
 
 def test_a_newer_schema_is_refused_with_both_numbers() -> None:
     """An older lash refuses tables that a newer one made."""
     with pytest.raises(NewerSchema, match=r"schema 3.*up to 2") as caught:
-        pending(3, (FIRST, SECOND))
+        pending(Applied(last=3, required=3), (FIRST, SECOND))
     assert (caught.value.found, caught.value.supported) == (3, 2)
+
+
+def test_newer_additive_migrations_are_accepted() -> None:
+    """What older code can work with is not refused, until a migration follows that it has to know."""
+    assert pending(Applied(last=5, required=2), (FIRST, SECOND)) == ()
+    with pytest.raises(NewerSchema, match=r"schema 5.*up to 2"):
+        pending(Applied(last=5, required=3), (FIRST, SECOND))

@@ -112,6 +112,7 @@ def questions(storage: Storage, known: Known) -> Iterator[tuple[str, Call]]:
         yield f"holder {process_id}", lambda name=process_id: storage.process_leases.holder(name)  # type: ignore[misc]
     yield "processes", storage.processes.list
     yield "runnable", storage.processes.runnable
+    yield "versions", storage.processes.versions
     yield "grants", lambda: storage.grants.list(GRANTED)
     yield "tail", storage.events.tail
     yield "changes", storage.events.changes

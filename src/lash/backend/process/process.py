@@ -16,6 +16,7 @@ from lash.model.process.process import (
     ProcessPage,
     ProcessRecord,
     ProcessStatus,
+    ProcessVersion,
     PrunedProcesses,
     Registered,
     Registration,
@@ -39,6 +40,7 @@ from lash.plan.process.process import (
     decode_process,
     decode_process_cursor,
     decode_process_page,
+    decode_versions,
     encode_registration,
     leading_filter,
     same_registration,
@@ -114,6 +116,9 @@ class Processes:
         size = check_limit(limit)
         rows = await self._rows.runnable(size, "" if after is None else check_identifier("after", after))
         return tuple(decode_process(row) for row in rows)
+
+    async def versions(self) -> tuple[ProcessVersion, ...]:
+        return decode_versions(await self._rows.versions())
 
     async def complete(self, process_id: str, outcome: Outcome) -> ProcessRecord:
         check_identifier("process_id", process_id)

@@ -297,6 +297,28 @@ class ProcessPage(Value, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
+class ProcessVersion(Value, frozen=True, kw_only=True):
+    """How many processes of one definition have not ended."""
+
+    identity: ProcessIdentity | None
+    count: Count
+    continued: Count
+    """How many of them continued as new since they were started. They run the version of the worker that did so."""
+    oldest_at_ms: int
+    """When the first of them was registered."""
+
+    @property
+    def name(self) -> str:
+        return "" if self.identity is None else self.identity.label or self.identity.kind
+
+    @property
+    def version(self) -> str | None:
+        """The version under which they were started; None if their definition has none."""
+        definition = None if self.identity is None else self.identity.definition
+        version = definition.get("version") if isinstance(definition, dict) else None
+        return version if isinstance(version, str) else None
+
+
 class Grant(Value, frozen=True, kw_only=True):
     """A scope may see and name a process. It never affects whether the process runs."""
 

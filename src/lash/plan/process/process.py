@@ -28,6 +28,7 @@ from lash.model.process.process import (
     ProcessPage,
     ProcessRecord,
     ProcessStatus,
+    ProcessVersion,
     Projection,
     Provenance,
     Recovery,
@@ -66,6 +67,16 @@ class ListedProcessRow(ProcessRow, frozen=True, array_like=True):
     """A process of a list; ``state`` is JSON of `lash.plan.process.state.StateFacts`, None if it was not asked for."""
 
     state: str | None
+
+
+class VersionRow(msgspec.Struct, frozen=True, array_like=True):
+    """How many processes have one definition, and one of them."""
+
+    process_id: str
+    registration: Annotated[str, REGISTRATION]
+    count: int
+    continued: int
+    oldest_at_ms: int
 
 
 class PrunableProcessRow(msgspec.Struct, frozen=True, array_like=True):
@@ -168,6 +179,20 @@ def decode_process(row: ProcessRow) -> ProcessRecord:
         created_at_ms=row.created_at_ms,
         updated_at_ms=row.updated_at_ms,
     )
+
+
+def decode_versions(rows: Sequence[VersionRow]) -> tuple[ProcessVersion, ...]:
+    """Return what the rows count, by name and version."""
+    found = [
+        ProcessVersion(
+            identity=decode(row.registration, Registration, f"process {row.process_id!r}").identity,
+            count=row.count,
+            continued=row.continued,
+            oldest_at_ms=row.oldest_at_ms,
+        )
+        for row in rows
+    ]
+    return tuple(sorted(found, key=lambda each: (each.name, each.version or "", each.oldest_at_ms)))
 
 
 def row_after(row: ProcessRow, projection: str, now_ms: int) -> ProcessRow:

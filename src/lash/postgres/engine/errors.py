@@ -62,11 +62,17 @@ _READ_ONLY = frozenset({"0A000", "25006"})
 """The codes for a BEGIN and for a statement on a server that takes no writes."""
 _POOLER_SIGNS = frozenset({"26000", "42P05", "08P01"})
 """Errors about prepared statements, which a pooler in transaction mode loses."""
+_READ_ONLY_REMEDY = (
+    "if it is a standby, name all servers and add target_session_attrs=read-write; "
+    "if the role or the database has default_transaction_read_only, reset it"
+)
 _POOLER_REMEDY = "with a pooler in transaction mode, add pooler=transaction to the URL"
 
 _Make = Callable[[str], LashError]
 _BY_CODE: Mapping[str, _Make] = {
     "22003": InvalidInput,
+    # Parameters are typed: only a stored text can fail to be JSON.
+    "22P02": CorruptData,
     "3D000": ConfigError,
     "3F000": SchemaMismatch,
     "42501": StorageFailure,
@@ -165,7 +171,7 @@ def translate(
     if code in {_LOCK_TIMEOUT, _QUERY_CANCELED} or isinstance(error, asyncpg.InvalidCachedStatementError):
         return StoreUnavailable(text)
     if code in _READ_ONLY:
-        return StorageFailure(f"{text}; if it is a standby, name all servers and add target_session_attrs=read-write")
+        return StorageFailure(f"{text}; {_READ_ONLY_REMEDY}")
     make: _Make = _BY_CODE.get(code) or _BY_CLASS.get(code[:2]) or StoreError
     return make(text)
 

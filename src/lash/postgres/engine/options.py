@@ -9,6 +9,7 @@ from typing import Self
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from lash.errors import ConfigError
+from lash.postgres.engine.password import Password
 
 _INTEGERS = frozenset(
     {"max_size", "min_size", "lock_timeout_ms", "statement_timeout_ms", "idle_transaction_timeout_ms"}
@@ -76,6 +77,8 @@ class PostgresOptions:
     listen_url: str | None = dataclasses.field(default=None, repr=False)
     """A URL that leads to the same database without a pooler; one connection receives notifications there."""
     application_name: str = "lash"
+    password: Password | None = dataclasses.field(default=None, repr=False)
+    """Returns the password for each new connection, such as a token that expires; it replaces that of the URL."""
 
     @classmethod
     def from_url(cls, url: str, **overrides: object) -> Self:

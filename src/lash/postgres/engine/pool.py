@@ -16,6 +16,7 @@ from lash.postgres.engine.errors import DRIVER_ERRORS, is_refused_setting, is_se
 from lash.postgres.engine.keepalive import keep_alive, server_keepalive
 from lash.postgres.engine.opening import Opening
 from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.engine.password import driver_password
 from lash.postgres.engine.pooler import switches_backends
 from lash.postgres.engine.room import Room, ServerNearlyFull, has_room
 
@@ -222,6 +223,7 @@ class Connections:
             dsn,
             timeout=options.connect_timeout_s,
             server_settings=settings | {"application_name": options.application_name},
+            password=driver_password(options),
             # It runs few statements, perhaps through a pooler.
             statement_cache_size=0,
         )
@@ -343,6 +345,7 @@ def _make_pool(
         timeout=options.connect_timeout_s,
         server_settings=name | session_settings(options) if settings else name,
         connect=opening.connect,
+        password=driver_password(options),
         init=prepare,
         reset=_do_not_reset,
         # Every named statement stays prepared, however long its text: an unprepared one costs a second round trip.

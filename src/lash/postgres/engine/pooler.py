@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lash.postgres.engine.driver import asyncpg
 from lash.postgres.engine.options import PostgresOptions
+from lash.postgres.engine.password import driver_password
 
 if TYPE_CHECKING:
     from lash.postgres.engine.pool import PlainConnection
@@ -49,6 +50,7 @@ async def _client(stack: AsyncExitStack, options: PostgresOptions) -> PlainConne
         options.dsn,
         timeout=options.connect_timeout_s,
         server_settings={"application_name": options.application_name},
+        password=driver_password(options),
         statement_cache_size=0,
         command_timeout=options.connect_timeout_s,
     )

@@ -3,8 +3,8 @@
 SELECT pg_advisory_xact_lock(hashtextextended('lash migrations ' || $1::text, 0));
 
 -- name: schema_has_migrations
--- Whether the table of migrations exists.
-SELECT to_regclass($1::text) IS NOT NULL;
+-- Whether the tables of migrations and of additive migrations exist.
+SELECT to_regclass($1::text) IS NOT NULL, to_regclass($2::text) IS NOT NULL;
 
 -- name: schema_create
 -- Creates the schema unless it exists.
@@ -15,13 +15,38 @@ CREATE SCHEMA IF NOT EXISTS :"schema";
 SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1::text);
 
 -- name: schema_version
--- The number of the last migration that was applied.
+-- The number of the last migration that code has to know.
 SELECT coalesce(max(number), 0) FROM :"schema".lash_migrations;
+
+-- name: schema_applied
+-- The number of the last migration, additive or not, and of the last one that code has to know.
+SELECT greatest(m.number, (SELECT max(a.number) FROM :"schema".lashadditions AS a)), m.number
+FROM (SELECT coalesce(max(number), 0) AS number FROM :"schema".lash_migrations) AS m;
+
+-- name: schema_last
+-- The number of the last migration, additive or not.
+SELECT greatest(
+    (SELECT coalesce(max(m.number), 0) FROM :"schema".lash_migrations AS m),
+    (SELECT max(a.number) FROM :"schema".lashadditions AS a)
+);
+
+-- name: schema_record_addition
+-- Records that an additive migration was applied.
+INSERT INTO :"schema".lashadditions (number, name, applied_at_ms)
+VALUES ($1::bigint, $2::text, :"schema".lash_now_ms());
 
 -- name: schema_record_migration
 -- Records that a migration was applied.
 INSERT INTO :"schema".lash_migrations (number, name, applied_at_ms)
 VALUES ($1::bigint, $2::text, :"schema".lash_now_ms());
+
+-- name: schema_relations
+-- The stored relations of some sessions, to find one that an index cannot read.
+SELECT session_key, session_id, relation
+FROM :"schema".lash_sessions
+WHERE session_key > $1::bigint
+ORDER BY session_key
+LIMIT $2::bigint;
 
 -- name: schema_columns
 -- Every column of lash's tables that can be written: table, column, type, whether it refuses NULL.

@@ -1,10 +1,28 @@
 -- name: schema_version
--- The number of the last migration that was applied.
+-- The number of the last migration that code has to know.
 SELECT COALESCE(MAX(number), 0) FROM lash_migrations;
 
 -- name: schema_has_migrations
--- Whether the table of migrations exists.
-SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'lash_migrations');
+-- Whether the tables of migrations and of additive migrations exist.
+SELECT
+    EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'lash_migrations'),
+    EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'lashadditions');
+
+-- name: schema_applied
+-- The number of the last migration, additive or not, and of the last one that code has to know.
+SELECT MAX(m.number, COALESCE((SELECT MAX(a.number) FROM lashadditions AS a), 0)), m.number
+FROM (SELECT COALESCE(MAX(number), 0) AS number FROM lash_migrations) AS m;
+
+-- name: schema_last
+-- The number of the last migration, additive or not.
+SELECT MAX(
+    (SELECT COALESCE(MAX(m.number), 0) FROM lash_migrations AS m),
+    (SELECT COALESCE(MAX(a.number), 0) FROM lashadditions AS a)
+);
+
+-- name: schema_record_addition
+-- Records that an additive migration was applied.
+INSERT INTO lashadditions (number, name, applied_at_ms) VALUES (:number, :name, :now_ms);
 
 -- name: schema_record_migration
 -- Records that a migration was applied.
@@ -16,6 +34,14 @@ SELECT sql
 FROM sqlite_schema
 WHERE name LIKE 'lash\_%' ESCAPE '\' AND sql IS NOT NULL
 ORDER BY type, name;
+
+-- name: schema_relations
+-- The stored relations of some sessions, to find one that an index cannot read.
+SELECT session_key, session_id, relation
+FROM lash_sessions
+WHERE session_key > :after
+ORDER BY session_key
+LIMIT :limit;
 
 -- name: schema_columns
 -- Every column of lash's tables: table, column, type, whether it refuses NULL.

@@ -15,6 +15,7 @@ from lash.model.process.process import (
     ProcessLeaseOutcome,
     ProcessPage,
     ProcessRecord,
+    ProcessVersion,
     PrunedProcesses,
     Registered,
     Registration,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         ProcessPageQuery,
         ProcessRow,
         RegisteredRow,
+        VersionRow,
     )
 
 
@@ -81,6 +83,13 @@ class ProcessStore(Protocol):
         Waiting and parked processes are included, external ones are not. ``after`` is the last id of the previous page;
         a page with fewer than ``limit`` is the last. Use it to walk through all of them;
         `lash.stores.work.WorkStore.poll` returns what a worker should claim next.
+        """
+        ...
+
+    async def versions(self) -> tuple[ProcessVersion, ...]:
+        """Return how many processes have not ended, by the definition under which they were started; by name.
+
+        External processes are left out. It is one statement, which reads an index entry for each of them.
         """
         ...
 
@@ -227,6 +236,8 @@ class ProcessRows(Protocol):
     async def ids(self, within: KeyRange, limit: int) -> list[str]: ...
 
     async def runnable(self, limit: int, after: str) -> list[ProcessRow]: ...
+
+    async def versions(self) -> list[VersionRow]: ...
 
     async def prune(self, ended_before_ms: int, through: ChangeCursor | None, limit: int) -> PrunedProcesses:
         """Remove processes and their changes up to a position of the feed; None: all processes, but no changes."""

@@ -18,6 +18,7 @@ from lash.plan.process.process import (
     ProcessPageQuery,
     ProcessRow,
     RegisteredRow,
+    VersionRow,
     missing_process,
 )
 from lash.plan.sealed import REGISTRATION
@@ -72,6 +73,9 @@ class PostgresProcessRows:
         # The caller is about to claim them; the claims then need no read.
         self._cache.remember_all(rows)
         return rows
+
+    async def versions(self) -> list[VersionRow]:
+        return await self._database.read_all(VersionRow, "process_versions")
 
     async def prune(self, ended_before_ms: int, through: ChangeCursor | None, limit: int) -> PrunedProcesses:
         position = (None, None) if through is None else (str(through.transaction_id), through.seq)

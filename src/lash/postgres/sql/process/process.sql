@@ -293,6 +293,26 @@ WHERE p.status = 'running' AND p.recovery <> 'external' AND p.process_id > coale
 ORDER BY p.process_id
 LIMIT $1::bigint;
 
+-- name: process_versions
+-- How many processes have not ended, and how many of them continued as new, by definition; with one of each.
+SELECT q.process_id, q.registration, found.number, found.continued, found.oldest_at_ms
+FROM (
+    SELECT
+        max(p.process_key) AS process_key,
+        count(*) AS number,
+        count(*) FILTER (
+            WHERE EXISTS (
+                SELECT 1 FROM :"schema".lash_process_events AS e
+                WHERE e.process_key = p.process_key AND e.event_type = 'process.continued'
+            )
+        ) AS continued,
+        min(p.created_at_ms) AS oldest_at_ms
+    FROM :"schema".lash_processes AS p
+    WHERE p.status = 'running' AND p.recovery <> 'external'
+    GROUP BY p.kind, p.label, p.definition_hash
+) AS found
+JOIN :"schema".lash_processes AS q ON q.process_key = found.process_key;
+
 -- name: process_prune
 -- Removes at most $4 processes that ended before $1, with everything that they own, and leaves tombstones. The feed
 -- must have no change of them after the position $2, $3 of the epoch $5 (NULL: the end of the feed), and no queue a

@@ -16,6 +16,7 @@ from lash.plan.process.process import (
     ProcessRow,
     PrunableProcessRow,
     RegisteredRow,
+    VersionRow,
     missing_process,
 )
 from lash.plan.sealed import REGISTRATION
@@ -73,6 +74,9 @@ class SQLiteProcessRows:
         return self._database.read(
             lambda reader: reader.all(ProcessRow, "process_runnable", after=after, limit=limit, now_ms=reader.now_ms)
         )
+
+    async def versions(self) -> list[VersionRow]:
+        return await self._database.read_in_thread(lambda reader: reader.all(VersionRow, "process_versions"))
 
     async def prune(self, ended_before_ms: int, through: ChangeCursor | None, limit: int) -> PrunedProcesses:
         def body(transaction: Transaction) -> PrunedProcesses:

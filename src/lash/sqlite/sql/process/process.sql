@@ -136,6 +136,26 @@ WHERE p.status = 'running' AND p.recovery <> 'external' AND p.process_id > :afte
 ORDER BY p.process_id
 LIMIT :limit;
 
+-- name: process_versions
+-- How many processes have not ended, and how many of them continued as new, by definition; with one of each.
+SELECT q.process_id, q.registration, found.number, found.continued, found.oldest_at_ms
+FROM (
+    SELECT
+        MAX(p.process_key) AS process_key,
+        COUNT(*) AS number,
+        COUNT(*) FILTER (
+            WHERE EXISTS (
+                SELECT 1 FROM lash_process_events AS e
+                WHERE e.process_key = p.process_key AND e.event_type = 'process.continued'
+            )
+        ) AS continued,
+        MIN(p.created_at_ms) AS oldest_at_ms
+    FROM lash_processes AS p INDEXED BY lash_processes_runnable
+    WHERE p.status = 'running' AND p.recovery <> 'external'
+    GROUP BY p.kind, p.label, p.definition_hash
+) AS found
+JOIN lash_processes AS q ON q.process_key = found.process_key;
+
 -- name: process_prunable
 -- Processes that ended before a moment and whose last change every reader of the feed has seen.
 SELECT p.process_key, p.process_id, p.status, l.fencing
