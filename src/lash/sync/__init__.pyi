@@ -116,6 +116,7 @@ from lash.model.worker import Beat, Holding, WorkerRecord
 from lash.runtime.app import App as AsyncApp
 from lash.runtime.declarations import Router
 from lash.runtime.definition import AgentDefinition, ProcessDefinition
+from lash.runtime.engine import Engine, Program
 from lash.runtime.hooks import Hook
 from lash.runtime.policy import Retry, WorkerOptions
 from lash.runtime.processes.context import Context
@@ -271,7 +272,7 @@ class App:
     def on(
         self,
         source_type: str,
-        process: ProcessDefinition[Any, Any],
+        process: Program[Any, Any],
         *,
         key: str | None = None,
         source_key: str | None = None,
@@ -288,7 +289,7 @@ class App:
     def cron(
         self,
         line: str,
-        process: ProcessDefinition[Any, Any],
+        process: Program[Any, Any],
         *,
         key: str | None = None,
         time_zone: str = "UTC",
@@ -311,9 +312,16 @@ class App:
         pause up to ``burst`` of them may come at once. With a ``concurrency``, at most so many run at the same time.
         Declaring a name again changes it.
         """
+    def engine(self, engine: Engine) -> None:
+        """Add an engine: a worker of this app runs the processes whose input names it.
+
+        Another engine of the same name raises ConfigError.
+        """
+    def declare(self, program: Program[P, R]) -> Program[P, R]:
+        """Declare a program that an engine of this app runs, by its name and version, and return it."""
     def include(self, router: Router) -> None:
         """Add everything that a router has declared by now; including it again adds what it declared since."""
-    def find_process(self, name: str) -> ProcessDefinition[Any, Any]:
+    def find_process(self, name: str) -> Program[Any, Any]:
         """Return the declared process of a name; of several versions the one that was declared last."""
     @overload
     def __init__(self, app: AsyncApp, /) -> None: ...
@@ -335,7 +343,7 @@ class App:
         """Change options and add hooks before the app is opened, as ``lash worker`` does."""
     def open(self) -> None:
         """Open the storage and start the worker. ``with app`` calls it; on an open app it does nothing."""
-    def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+    def start(self, process: Program[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """Start a process and return a handle on it."""
     def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
         """Return a starter with options: a fixed process id, which makes starting idempotent, or a session to wake."""
@@ -1689,7 +1697,7 @@ class SessionStore:
 
 class Starter:
     """Starts processes with given options."""
-    def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+    def start(self, process: Program[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """Start a process and return a handle on it."""
 
 class Storage:
