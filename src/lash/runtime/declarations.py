@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
 
 from lash.base.limits import check_identifier
 from lash.errors import ConfigError
@@ -22,6 +22,10 @@ from lash.runtime.processes.context import Context
 from lash.runtime.steps.run_limit import LimitKey, run_limit
 from lash.runtime.trigger import DeclaredTrigger, DeclaredTriggers, cron_trigger, event_trigger
 from lash.runtime.turns.turn import Turn
+
+if TYPE_CHECKING:
+    from lash.code.engine import CodeProcess
+    from lash.code.limits import CodeLimits
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -203,6 +207,31 @@ class Declarations:
     def declare(self, program: Program[P, R]) -> Program[P, R]:
         """Declare a program that an engine of this app runs, by its name and version, and return it."""
         self._definitions.engine(program.engine)
+        self._add_process(program)
+        return program
+
+    def code_process(
+        self,
+        name: str = "program",
+        *,
+        tools: Sequence[Callable[..., Any]] = (),
+        limits: CodeLimits | None = None,
+        version: str = DEFAULT_VERSION,
+        retry: Retry = PROCESS_RETRY,
+        timeout_s: float | None = None,
+    ) -> CodeProcess:
+        """Declare processes that run sandboxed Python: ``await app.start(program, source)``.
+
+        A program may call the ``tools``, functions or `lash.agents.tool`, and nothing else outside of its sandbox. Each
+        call is a step; ``sleep`` and ``ask_human`` park the process. It needs the extra ``code``.
+        """
+        from lash.code.engine import CodeEngine, CodeProcess, shared_engine
+
+        engine = self._definitions.engines.get("code") or shared_engine()
+        if not isinstance(engine, CodeEngine):
+            raise ConfigError(f"engine 'code' of this app is {engine!r:.80}, which does not run sandboxed Python")
+        self.engine(engine)
+        program = CodeProcess(engine, name, version, tools=tools, limits=limits, retry=retry, timeout_s=timeout_s)
         self._add_process(program)
         return program
 
