@@ -288,6 +288,9 @@ def _read(tool: Tool, arguments: JSONObject) -> dict[str, object]:
 
 
 def _raised(code: str, message: str) -> ExternalSettledResult:
+    if code == "KeyError":
+        # Its text is the representation of the key, which the sandbox makes again.
+        message = message.strip("'")
     if code in _RAISED:
         return {"exc_type": code, "message": message}  # type: ignore[typeddict-item]
     return {"exc_type": "RuntimeError", "message": f"{code}: {message}"}

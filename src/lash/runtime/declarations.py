@@ -230,8 +230,8 @@ class Declarations:
         engine = self._definitions.engines.get("code") or shared_engine()
         if not isinstance(engine, CodeEngine):
             raise ConfigError(f"engine 'code' of this app is {engine!r:.80}, which does not run sandboxed Python")
-        self.engine(engine)
         program = CodeProcess(engine, name, version, tools=tools, limits=limits, retry=retry, timeout_s=timeout_s)
+        self.engine(engine)
         self._add_process(program)
         return program
 
