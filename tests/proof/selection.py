@@ -129,11 +129,14 @@ FIRST: Final = (
 ROTATED: Final = {
     "tests/benchmarks/test_scenarios.py": 8,
     "tests/proof/fuzz/test_damage.py": 2,
+    "tests/proof/programs/test_effects.py": 5,
+    "tests/proof/programs/test_kills.py": 10,
     "tests/proof/security/test_sealed_contract.py": 2,
 }
 """Files of which CI runs one of so many parts for each commit (`tools.rotation`); ``make proof`` runs all of them.
 
-They are the scenarios of the benchmarks at a tiny size, and tests that repeat others with encryption or at random.
+They are the scenarios of the benchmarks at a tiny size, programs that are crashed everywhere, and tests that repeat
+others with encryption or at random.
 """
 MEMORY_PARTS: Final = 3
 """The same for the tests on SQLite in memory, which is the engine of files without the file."""

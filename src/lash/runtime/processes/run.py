@@ -27,7 +27,7 @@ from lash.runtime.after_run import AfterRun, EndOfRun
 from lash.runtime.core import Core
 from lash.runtime.current import RunHere
 from lash.runtime.engine import Loaded, Program
-from lash.runtime.errors import Suspended
+from lash.runtime.errors import ProgramFailed, Suspended
 from lash.runtime.hooks import PROCESS
 from lash.runtime.processes.branch import own_branch
 from lash.runtime.processes.context import Context
@@ -278,6 +278,9 @@ class ProcessRun:
         error = self._task.exception()
         if isinstance(error, LeaseLost) and error.resource == self.fence.resource:
             raise error
+        if isinstance(error, ProgramFailed):
+            # The program itself has ended; no attempt failed.
+            return await self._end_failed(error.code, error)
         if error is not None:
             return await self._fail(error)
         what = f"the result of process {self.definition.name!r}"
