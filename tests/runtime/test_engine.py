@@ -22,7 +22,7 @@ from lash.stores.storage import Storage
 from tests.runtime.process_bench import World, kinds_of, outcome_of, records_of
 
 
-class Tape(Program[..., JSON]):
+class Tape(Program[..., int]):
     """A list of words; each is one operation on the context."""
 
     def __init__(self, world: World, words: list[str], name: str = "tape") -> None:
@@ -49,13 +49,13 @@ class Tape(Program[..., JSON]):
             raise InvalidInput("a tape starts at a number")
         return {"start": start}
 
-    async def run(self, context: Context, arguments: Mapping[str, Any]) -> JSON:
-        total: Any = arguments["start"]
+    async def run(self, context: Context, arguments: Mapping[str, Any]) -> int:
+        total: int = arguments["start"]
         for number, word in enumerate(self._words):
             total = await self._word(context, word, number, total)
         return total
 
-    async def _word(self, context: Context, word: str, number: int, total: Any) -> Any:  # noqa: ANN401 (any JSON)
+    async def _word(self, context: Context, word: str, number: int, total: int) -> int:
         if word == "sleep":
             await context.sleep(60)
         elif word == "signal":

@@ -116,7 +116,8 @@ class ProcessDefinition(Program[P, R]):
         return to_json(value, declared, f"process {self.name!r}: input {name!r}")
 
     async def run(self, context: object, arguments: Mapping[str, Any]) -> R:
-        return await self.function(context, **arguments)
+        result: R = await self.function(context, **arguments)
+        return result
 
     def is_redeclared_by(self, other: Program[Any, Any]) -> bool:
         return isinstance(other, ProcessDefinition) and is_redeclared(self.function, other.function)

@@ -11,6 +11,8 @@ from msgspec import UnsetType
 from lash.base.clock import Clock
 from lash.base.compression import BlobRef, Compression
 from lash.base.seal import Sealer
+from lash.code.engine import CodeProcess
+from lash.code.limits import CodeLimits
 from lash.connect.open import OpenOptions
 from lash.model.act import Act
 from lash.model.activity import ActivityDraft, ActivityPage, ObserveCursor, Observed, SeenChanges
@@ -319,6 +321,21 @@ class App:
         """
     def declare(self, program: Program[P, R]) -> Program[P, R]:
         """Declare a program that an engine of this app runs, by its name and version, and return it."""
+    def code_process(
+        self,
+        name: str = "program",
+        *,
+        tools: Sequence[Callable[..., Any]] = ...,
+        limits: CodeLimits | None = None,
+        version: str = ...,
+        retry: Retry = ...,
+        timeout_s: float | None = None,
+    ) -> CodeProcess:
+        """Declare processes that run sandboxed Python: ``app.start(program, source)``.
+
+        A program may call the ``tools``, functions or `lash.agents.tool`, and nothing else outside of its sandbox. Each
+        call is a step; ``sleep`` and ``ask_human`` park the process. It needs the extra ``code``.
+        """
     def include(self, router: Router) -> None:
         """Add everything that a router has declared by now; including it again adds what it declared since."""
     def find_process(self, name: str) -> Program[Any, Any]:

@@ -6,6 +6,7 @@ The crash is one in memory, so all points of a program take about a second; `tes
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,8 +30,8 @@ pytestmark = [pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], in
 class End(NamedTuple):
     """What is left of a process: its log, its records and its outcome."""
 
-    log: list[tuple[str, object]]
-    records: dict[str, tuple[object, ...]]
+    log: Sequence[tuple[str, object]]
+    records: Mapping[str, tuple[object, ...]]
     outcome: object
 
 
