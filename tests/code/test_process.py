@@ -55,6 +55,19 @@ async def test_a_program_runs_over_pauses_and_questions(world: World) -> None:
     assert getattr(command, "input", None) == {"kwargs": {"url": "llamas/1"}}
 
 
+async def test_calls_side_by_side_keep_their_order(world: World) -> None:
+    """The k-th call of a gather is its k-th branch, in the order in which the program made the calls."""
+    app = await world.app()
+    source = "import asyncio\nlen(await asyncio.gather(*[fetch(str(number)) for number in range(20)]))"
+    handle = await app.start(Functions(world).declare(app), source)
+    await app.drain()
+    assert await outcome_of(handle) == Success(value=20)
+    commands = {key: each.envelope.command for key, each in (await records_of(app, handle)).items()}
+    for number in range(20):
+        command = commands[f"gather#1.{number}/fetch#1"]
+        assert getattr(command, "input", None) == {"kwargs": {"url": str(number)}}
+
+
 async def test_the_source_is_an_artifact(world: World) -> None:
     """The source is stored once under its hash, and the process names the hash and not the text."""
     app = await world.app()

@@ -21,7 +21,7 @@ _PRINTED_CHARS: Final = 20_000
 _DESCRIPTION: Final = """\
 Run a Python program in a sandbox and return what it prints and the value of its last expression.
 
-The program may call these functions; await those that are async, at the top level or with asyncio.gather:
+The program may call these functions. Await the async ones, at the top level or with asyncio.gather:
 
 {stubs}
 ask_human waits for the answer of a person, asyncio.sleep for as long as it takes. Modules that exist: asyncio, \
