@@ -5,7 +5,8 @@
     LashError
     ├── ConfigError                  fix     wrong option or URL, missing extra, wrong thread or loop
     ├── InvalidInput                 fix     a value that cannot be stored; nothing was written
-    │   └── CommitTooLarge           fix     the commit breaks the budget of this storage
+    │   ├── CommitTooLarge           fix     the commit breaks the budget of this storage
+    │   └── InvalidProgram           fix     a program that no worker can run, with the place of the mistake
     ├── ExecutionError
     │   ├── StepFailed               decide  a step failed, and that is recorded
     │   ├── OutcomeUnknown           decide  it is unknown whether a step that must not run twice ran
@@ -131,6 +132,17 @@ class CommitTooLarge(InvalidInput):
         self.measure = measure
         self.actual = actual
         self.limit = limit
+
+
+class InvalidProgram(InvalidInput):
+    """No worker can run this program: its source has a mistake, its artifact is missing, or it needs what is not here.
+
+    ``code`` says which, for programs; the message has the place of a mistake in the source.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ExecutionError(LashError):

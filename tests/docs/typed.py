@@ -31,6 +31,7 @@ INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
     "pip install .[openai]": (":", "the same"),
     "pip install .[web]": (":", "the same"),
     "pip install .[otel]": (":", "the same"),
+    "pip install .[code]": (":", "the same"),
     "lash web": (":", "it serves until a signal; tests/proof/web runs it"),
     "lash web --allow act": (":", "the same"),
     "lash demo --web": (":", "it waits for a browser; the same"),

@@ -136,12 +136,14 @@ ROTATED: Final = {
     "tests/engine/migration/test_previous_version.py": 2,
     "tests/engine/postgres/test_version_15.py": 20,
     "tests/proof/fuzz/test_damage.py": 2,
+    "tests/proof/programs/test_effects.py": 5,
+    "tests/proof/programs/test_kills.py": 10,
     "tests/proof/security/test_sealed_contract.py": 2,
 }
 """Files of which CI runs one of so many parts for each commit (`tools.rotation`); ``make proof`` runs all of them.
 
-They are the scenarios of the benchmarks at a tiny size, tests that repeat others with encryption or at random, and
-those of a rolling upgrade and of other servers, whose parts are databases.
+They are the scenarios of the benchmarks at a tiny size, programs that are crashed everywhere, tests that repeat others
+with encryption or at random, and those of a rolling upgrade and of other servers, whose parts are databases.
 """
 MEMORY_PARTS: Final = 3
 """The same for the tests on SQLite in memory, which is the engine of files without the file."""

@@ -30,12 +30,13 @@ class Heard(Hook):
 class World:
     """Opens applications on the storage of one test, and closes them."""
 
-    def __init__(self, backend: str, url: str) -> None:
+    def __init__(self, backend: str, url: str, *, has_clock: bool = False) -> None:
+        """Prepare the applications; ``has_clock`` is for a PostgreSQL database that is at rest."""
         self.backend = backend
         self.url = url
         self.calls: Counter[str] = Counter()
         self.heard = Heard()
-        self._postgres = PostgresHarness(url) if backend == "postgres" else None
+        self._postgres = PostgresHarness(url, has_clock=has_clock) if backend == "postgres" else None
         self.clock = ManualClock() if self._postgres is None else self._postgres.clock
         self._apps: list[App] = []
 

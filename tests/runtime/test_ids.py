@@ -69,7 +69,7 @@ async def test_a_process_that_an_earlier_version_started_is_found_again(world: W
     async def started_before(process_id: str, provenance: Provenance, session_id: str | None = None) -> None:
         core = app._require()
         await app.storage.processes.register(
-            core.registration(job, process_id, (), {}, provenance=provenance, wake_session_id=session_id)
+            await core.registration(job, process_id, (), {}, provenance=provenance, wake_session_id=session_id)
         )
 
     @app.agent(retry=Retry(max_attempts=2, first_pause_s=1))

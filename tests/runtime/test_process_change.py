@@ -194,7 +194,7 @@ async def test_a_process_bound_to_its_owner_is_left_by_others(world: World) -> N
 
     process = owner.process(bound)
     other.process(bound)
-    registration = owner._require().registration(
+    registration = await owner._require().registration(
         process, "bound", (), {}, provenance=Provenance(originator=HOST), wake_session_id=None
     )
     await owner.storage.processes.register(msgspec.structs.replace(registration, recovery=Recovery.OWNER_BOUND))
@@ -212,7 +212,7 @@ async def test_a_process_with_a_strange_input_is_failed(world: World) -> None:
     @app.process
     async def task(ctx: Context, number: int) -> None: ...
 
-    registration = app._require().registration(
+    registration = await app._require().registration(
         task, "odd", (1,), {}, provenance=Provenance(originator=HOST), wake_session_id=None
     )
     payload = {"process": "task", "version": "1", "args": [1]}

@@ -266,7 +266,7 @@ async def test_an_unknown_definition_costs_no_busy_loop(backend_url: str) -> Non
 
     foreign = lash.App(backend_url, worker=False).process(elsewhere)
     async with sender:
-        await sender.storage.processes.register(_registration(sender, foreign))
+        await sender.storage.processes.register(await _registration(sender, foreign))
         await until(lambda: "definition.unknown" in [kind for kind, _ in statements.notes])
         before, began = statements.counts["process_lease_acquire"], time.monotonic()
         await asyncio.sleep(1)
@@ -274,10 +274,10 @@ async def test_an_unknown_definition_costs_no_busy_loop(backend_url: str) -> Non
         assert statements.counts["process_lease_acquire"] - before <= time.monotonic() - began
 
 
-def _registration(app: lash.App, process: lash.ProcessDefinition[[], str]) -> lash.model.Registration:
+async def _registration(app: lash.App, process: lash.ProcessDefinition[[], str]) -> lash.model.Registration:
     core = app._require()
     provenance = lash.model.Provenance(originator=lash.model.HostOriginator())
-    return core.registration(process, "p", (), {}, provenance=provenance, wake_session_id=None)
+    return await core.registration(process, "p", (), {}, provenance=provenance, wake_session_id=None)
 
 
 def test_refusals_back_off_and_are_forgotten() -> None:

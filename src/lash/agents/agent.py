@@ -77,6 +77,8 @@ class Agent:
 
     def declare(self, app: Declarations) -> AgentDefinition:
         """Declare the agent on an application or a router."""
+        for engine in filter(None, (each.engine for each in self.tools.values())):
+            app.engine(engine)
         return app.agent(name=self.name, retry=self.retry, timeout_s=self.timeout_s)(self.reply)
 
     async def reply(self, turn: Turn) -> Message:

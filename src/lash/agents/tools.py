@@ -22,6 +22,7 @@ from lash.errors import (
     SessionDeleted,
 )
 from lash.model.value import JSON, JSONObject, Value
+from lash.runtime.engine import Engine
 from lash.runtime.errors import STORAGE_TROUBLE, Permanent, error_code, error_text
 from lash.runtime.policy import NO_RETRY, Retry
 from lash.runtime.steps.values import UNTYPED, from_json, json_schema, parameter_types
@@ -31,9 +32,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names of tools that every provider accepts."""
-
-
-_NOT_THE_TOOLS: Final = (
+NOT_THE_TOOLS: Final = (
     ClaimLost,
     ConfigError,
     EffectMismatch,
@@ -70,8 +69,11 @@ class Tool:
         once: bool = False,
         retry: Retry = NO_RETRY,
         timeout_s: float | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.function = function
+        self.engine = engine
+        """What the application that the agent is declared on closes when it stops."""
         self.name = getattr(function, "__name__", "") if name is None else name
         self.needs_approval = needs_approval
         self.approval_timeout_s = approval_timeout_s
@@ -113,8 +115,8 @@ class Tool:
         try:
             given = self.read(arguments)
             async with contextlib.nullcontext() if self.timeout_s is None else asyncio.timeout(self.timeout_s):
-                return ToolAnswer(text=_as_text(await self._call(given, turn)))
-        except _NOT_THE_TOOLS:
+                return ToolAnswer(text=_as_text(await self.call(given, turn)))
+        except NOT_THE_TOOLS:
             raise
         except (InvalidInput, Permanent) as error:
             return failed(error)
@@ -123,7 +125,8 @@ class Tool:
                 raise
             return failed(error)
 
-    async def _call(self, given: dict[str, object], turn: Turn | None) -> object:
+    async def call(self, given: dict[str, object], turn: Turn | None = None) -> object:
+        """Call the function with arguments that `read` returned, and return its result."""
         if self.takes_turn:
             result = self.function(turn, **given)
         elif inspect.iscoroutinefunction(self.function):

@@ -16,6 +16,7 @@ _COMMANDS: Final = {
     "watch": "lash.cli.ask:watch",
     "sessions": "lash.cli.session:sessions",
     "ps": "lash.cli.process:ps",
+    "program": "lash.cli.program:program",
     "logs": "lash.cli.event:logs",
     "signal": "lash.cli.event:signal",
     "cancel": "lash.cli.process:cancel",

@@ -21,7 +21,8 @@ from lash.model.value import JSON
 from lash.model.wait import Accepted, AlreadyResolved, Rejected, ResolveAnswer, Resolved
 from lash.runtime.core import Core
 from lash.runtime.declarations import Declarations
-from lash.runtime.definition import AgentDefinition, ProcessDefinition, agent_name
+from lash.runtime.definition import AgentDefinition, agent_name
+from lash.runtime.engine import Program
 from lash.runtime.hooks import Hook, Hooks, LoggingHook
 from lash.runtime.policy import DEFAULTS, WorkerOptions
 from lash.runtime.processes.handle import ProcessHandle
@@ -91,7 +92,7 @@ class App(Declarations):
             if self._core is None:
                 await self._open()
 
-    async def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+    async def start(self, process: Program[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """Start a process and return a handle on it."""
         return await self._start(StartOptions(), process, args, kwargs)
 
@@ -226,13 +227,13 @@ class App(Declarations):
             self._hooks.note("worker.failed", error=f"{type(error).__qualname__}: {error}")
 
     async def _start(
-        self, options: StartOptions, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, options: StartOptions, process: Program[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ProcessHandle[Any]:
         core = self._require()
-        if not isinstance(process, ProcessDefinition):
+        if not isinstance(process, Program):
             raise InvalidInput(f"{process!r:.80} is not a process; declare it with @app.process")
-        core.process(process.name, process.version)
-        registration = core.registration(
+        core.check_known(process)
+        registration = await core.registration(
             process,
             new_id() if options.process_id is None else options.process_id,
             args,

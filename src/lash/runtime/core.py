@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -11,27 +12,29 @@ import msgspec
 from lash.errors import ConfigError, LashError, NewerSchema, StorageClosed, StoreUnavailable, UnknownDefinition
 from lash.model.lease import LeaseFence, LeaseOwner
 from lash.model.limit import Limit
-from lash.model.process.process import EngineInput, ProcessIdentity, Provenance, Registration
+from lash.model.process.process import EngineInput, ProcessInput, Provenance, Registration
 from lash.model.trigger.trigger import EmitReport, OccurrenceRequest
 from lash.model.value import JSON
-from lash.runtime.definition import ENGINE, AgentDefinition, ProcessDefinition
+from lash.runtime.definition import AgentDefinition, FunctionEngine
+from lash.runtime.engine import Engine, Loaded, Program
 from lash.runtime.hooks import Hooks
 from lash.runtime.observe.activity import ActivityWriter
 from lash.runtime.outage import HeldLease, Outages
 from lash.runtime.policy import WorkerOptions
 from lash.runtime.resources import Resources
-from lash.runtime.steps.values import bind_arguments
 from lash.runtime.turns.history import Histories
 from lash.runtime.turns.past import Reach
 from lash.stores.storage import Storage
 
 
 class Definitions:
-    """The agents, processes and limits of an application, by name."""
+    """The agents, processes, engines and limits of an application, by name."""
 
     def __init__(self) -> None:
         self.agents: dict[str, AgentDefinition] = {}
-        self.processes: dict[tuple[str, str], ProcessDefinition[Any, Any]] = {}
+        self.processes: dict[tuple[str, str], Program[Any, Any]] = {}
+        functions = FunctionEngine()
+        self.engines: dict[str, Engine] = {functions.name: functions}
         self.limits: dict[str, Limit] = {}
 
     def agent(self, name: str | None) -> AgentDefinition:
@@ -43,14 +46,21 @@ class Definitions:
             raise UnknownDefinition("agent", name or "(none named)", ", ".join(sorted(self.agents)))
         return found
 
-    def latest(self, name: str) -> ProcessDefinition[Any, Any]:
+    def latest(self, name: str) -> Program[Any, Any]:
         """Return the process of a name, of the version that was declared last."""
         for (each, _), found in reversed(self.processes.items()):
             if each == name:
                 return found
         raise UnknownDefinition("process", name, ", ".join(sorted({each for each, _ in self.processes})))
 
-    def process(self, name: str, version: str) -> ProcessDefinition[Any, Any]:
+    def engine(self, name: str) -> Engine:
+        """Return the engine of a name."""
+        found = self.engines.get(name)
+        if found is None:
+            raise UnknownDefinition("engine", name, ", ".join(sorted(self.engines)))
+        return found
+
+    def process(self, name: str, version: str) -> Program[Any, Any]:
         found = self.processes.get((name, version))
         if found is None:
             known = ", ".join(f"{each} version {tag}" for each, tag in sorted(self.processes))
@@ -91,8 +101,29 @@ class Core:
         """Return how much of the conversation the turns of an agent ask for."""
         return self._reaches.setdefault(agent.name, Reach())
 
-    def process(self, name: str, version: str) -> ProcessDefinition[Any, Any]:
+    def process(self, name: str, version: str) -> Program[Any, Any]:
         return self.definitions.process(name, version)
+
+    def latest(self, name: str) -> Program[Any, Any]:
+        return self.definitions.latest(name)
+
+    def check_known(self, program: Program[Any, Any]) -> None:
+        """Raise UnknownDefinition if this application does not declare a program."""
+        self.definitions.engine(program.engine).check_known(program, self)
+
+    async def load(self, process_input: ProcessInput, payload: JSON) -> Loaded:
+        """Return the program of a process and the arguments of one run, from its engine."""
+        if not isinstance(process_input, EngineInput):
+            known = ", ".join(sorted(self.definitions.engines))
+            raise UnknownDefinition("engine", type(process_input).__name__, known)
+        engine = self.definitions.engine(process_input.kind)
+        return await engine.load(payload if isinstance(payload, dict) else {}, self)
+
+    async def continuation(
+        self, program: Program[Any, Any], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> JSON:
+        """Return the payload of the next run of a process."""
+        return await self.definitions.engine(program.engine).continuation(program, args, kwargs, self)
 
     def hold_session(self, fence: LeaseFence) -> HeldLease:
         """Return the lease on a session that this worker has just claimed; renewing it renews the claims under it."""
@@ -102,9 +133,9 @@ class Core:
         """Return the lease on a process that this worker has just claimed."""
         return self._hold(fence, partial(self.storage.process_leases.renew, fence, ttl_ms=self.options.ttl_ms))
 
-    def registration(
+    async def registration(
         self,
-        process: ProcessDefinition[Any, Any],
+        process: Program[Any, Any],
         process_id: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -112,15 +143,15 @@ class Core:
         provenance: Provenance,
         wake_session_id: str | None,
     ) -> Registration:
-        """Return the registration of one run of a durable function, its arguments checked."""
-        arguments = bind_arguments(process.function, f"process {process.name!r}", args, kwargs)
+        """Return the registration of a process, its arguments checked."""
+        arguments = await process.check_start(self.storage, args, kwargs)
         return Registration(
             process_id=process_id,
-            input=engine_input(process, arguments),
-            identity=identity(process),
+            input=process.input(arguments),
+            identity=process.identity(),
             event_types=process.event_types(),
             provenance=self._traced(provenance),
-            environment_ref=environment_ref(process),
+            environment_ref=process.environment_ref,
             wake_session_id=wake_session_id,
         )
 
@@ -156,31 +187,16 @@ class Core:
         return False
 
     async def close(self) -> None:
-        """Close what the runs kept open, write buffered activity, then close the storage."""
-        try:
-            await self.resources.close()
-            await self.activity.close()
-        finally:
-            await self.storage.close()
+        """Close what the runs kept open, write buffered activity, close the engines, then close the storage."""
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self.storage.close)
+            for engine in self.definitions.engines.values():
+                stack.push_async_callback(engine.close)
+            stack.push_async_callback(self.activity.close)
+            stack.push_async_callback(self.resources.close)
 
     def _hold(self, fence: LeaseFence, renew: Callable[[], Awaitable[object]]) -> HeldLease:
         return HeldLease(fence.resource, renew, ttl_s=self.options.lease_ttl_s, outages=self._outages)
 
     def _note_loss(self, session_id: str, count: int, error: Exception | None) -> None:
         self.hooks.note("activity.lost", session_id=session_id, count=count, error=str(error or "it came too fast"))
-
-
-def engine_input(process: ProcessDefinition[Any, Any], arguments: dict[str, JSON]) -> EngineInput:
-    """Return the input with which a process is registered: its name, its version and its arguments."""
-    payload: dict[str, JSON] = {"process": process.name, "version": process.version, "args": arguments}
-    return EngineInput(kind=ENGINE, payload=payload)
-
-
-def identity(process: ProcessDefinition[Any, Any]) -> ProcessIdentity:
-    return ProcessIdentity(
-        kind=ENGINE, label=process.name, definition={"process": process.name, "version": process.version}
-    )
-
-
-def environment_ref(process: ProcessDefinition[Any, Any]) -> str:
-    return f"python:{process.name}@{process.version}"

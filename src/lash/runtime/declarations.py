@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, overload
 
 from lash.base.limits import check_identifier
 from lash.errors import ConfigError
@@ -16,11 +16,16 @@ from lash.runtime.definition import (
     ProcessDefinition,
     is_redeclared,
 )
+from lash.runtime.engine import Engine, Program
 from lash.runtime.policy import PROCESS_RETRY, TURN_RETRY, Retry
 from lash.runtime.processes.context import Context
 from lash.runtime.steps.run_limit import LimitKey, run_limit
 from lash.runtime.trigger import DeclaredTrigger, DeclaredTriggers, cron_trigger, event_trigger
 from lash.runtime.turns.turn import Turn
+
+if TYPE_CHECKING:
+    from lash.code.engine import CodeProcess
+    from lash.code.limits import CodeLimits
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,9 +36,10 @@ class Declared(NamedTuple):
     """Agents, processes, and what starts processes."""
 
     agents: tuple[AgentDefinition, ...]
-    processes: tuple[ProcessDefinition[Any, Any], ...]
+    processes: tuple[Program[Any, Any], ...]
     triggers: tuple[DeclaredTrigger, ...]
     limits: tuple[tuple[str, Limit], ...]
+    engines: tuple[Engine, ...] = ()
 
 
 class Declarations:
@@ -141,7 +147,7 @@ class Declarations:
     def on(
         self,
         source_type: str,
-        process: ProcessDefinition[Any, Any],
+        process: Program[Any, Any],
         *,
         key: str | None = None,
         source_key: str | None = None,
@@ -160,7 +166,7 @@ class Declarations:
     def cron(
         self,
         line: str,
-        process: ProcessDefinition[Any, Any],
+        process: Program[Any, Any],
         *,
         key: str | None = None,
         time_zone: str = "UTC",
@@ -187,17 +193,61 @@ class Declarations:
         """
         self._definitions.limits[check_identifier("the name of a limit", name)] = make_limit(rate, burst, concurrency)
 
+    def engine(self, engine: Engine) -> None:
+        """Add an engine: a worker of this app runs the processes whose input names it.
+
+        Another engine of the same name raises ConfigError.
+        """
+        name = check_identifier("the name of an engine", engine.name)
+        known = self._definitions.engines.get(name)
+        if known is not None and known is not engine:
+            raise ConfigError(f"there is an engine {name!r} already; rename one of them")
+        self._definitions.engines[name] = engine
+
+    def declare(self, program: Program[P, R]) -> Program[P, R]:
+        """Declare a program that an engine of this app runs, by its name and version, and return it."""
+        self._definitions.engine(program.engine)
+        self._add_process(program)
+        return program
+
+    def code_process(
+        self,
+        name: str = "program",
+        *,
+        tools: Sequence[Callable[..., Any]] = (),
+        limits: CodeLimits | None = None,
+        version: str = DEFAULT_VERSION,
+        retry: Retry = PROCESS_RETRY,
+        timeout_s: float | None = None,
+    ) -> CodeProcess:
+        """Declare processes that run sandboxed Python: ``await app.start(program, source)``.
+
+        A program may call the ``tools``, functions or `lash.agents.tool`, and nothing else outside of its sandbox. Each
+        call is a step; ``sleep`` and ``ask_human`` park the process. It needs the extra ``code``.
+        """
+        from lash.code.engine import CodeEngine, CodeProcess, shared_engine
+
+        engine = self._definitions.engines.get("code") or shared_engine()
+        if not isinstance(engine, CodeEngine):
+            raise ConfigError(f"engine 'code' of this app is {engine!r:.80}, which does not run sandboxed Python")
+        program = CodeProcess(engine, name, version, tools=tools, limits=limits, retry=retry, timeout_s=timeout_s)
+        self.engine(engine)
+        self._add_process(program)
+        return program
+
     def include(self, router: Router) -> None:
         """Add everything that a router has declared by now; including it again adds what it declared since."""
         for agent in router.declared.agents:
             self._add_agent(agent)
+        for engine in router.declared.engines:
+            self._definitions.engines.setdefault(engine.name, engine)
         for process in router.declared.processes:
             self._add_process(process)
         for trigger in router.declared.triggers:
             self._declare(trigger)
         self._definitions.limits |= dict(router.declared.limits)
 
-    def find_process(self, name: str) -> ProcessDefinition[Any, Any]:
+    def find_process(self, name: str) -> Program[Any, Any]:
         """Return the declared process of a name; of several versions the one that was declared last."""
         return self._definitions.latest(name)
 
@@ -210,10 +260,10 @@ class Declarations:
             raise ConfigError(f"agent {definition.name!r} is declared twice; rename one of them")
         self._definitions.agents[definition.name] = definition
 
-    def _add_process(self, definition: ProcessDefinition[Any, Any]) -> None:
+    def _add_process(self, definition: Program[Any, Any]) -> None:
         key = (definition.name, definition.version)
         known = self._definitions.processes.get(key)
-        if known is not None and not is_redeclared(known.function, definition.function):
+        if known is not None and not known.is_redeclared_by(definition):
             raise ConfigError(
                 f"there is a process {definition.name!r} of version {definition.version!r} already; give one of "
                 "them another name or version"
@@ -237,6 +287,7 @@ class Router(Declarations):
             tuple(definitions.processes.values()),
             tuple(self._triggers),
             tuple(definitions.limits.items()),
+            tuple(definitions.engines.values()),
         )
 
 

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from lash.base.limits import check_identifier
-from lash.errors import ConfigError
-from lash.model.process.event import SIGNAL_PREFIX, EventSemantics, EventType, Pointer, WakeSpec
-from lash.model.value import JSONObject
+from lash.errors import ConfigError, InvalidInput
+from lash.model.process.event import SIGNAL_PREFIX, EventType
+from lash.model.value import JSON, JSONObject
+from lash.runtime.engine import ANY_SIGNAL, WAKE_EVENT, DeclaredEngine, Program
 from lash.runtime.policy import Retry
+from lash.runtime.steps.failure import is_programming_error
 from lash.runtime.steps.run_limit import RunLimit
-from lash.runtime.steps.values import UNTYPED, json_schema
+from lash.runtime.steps.values import (
+    UNTYPED,
+    bind_arguments,
+    json_schema,
+    parameter_types,
+    read_arguments,
+    result_type,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    from lash.stores.storage import Storage
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 ENGINE: Final = "python"
-WAKE: Final = "wake"
-"""The event with which a durable function wakes the session it works for."""
+"""The engine of durable functions."""
 DEFAULT_VERSION: Final = "1"
 
 
@@ -49,7 +61,7 @@ class AgentDefinition:
         return self.function(turn)
 
 
-class ProcessDefinition(Generic[P, R]):
+class ProcessDefinition(Program[P, R]):
     """A durable function: it is run again from its records until it ends, on any worker."""
 
     def __init__(
@@ -63,16 +75,9 @@ class ProcessDefinition(Generic[P, R]):
         signals: Mapping[str, object],
         limit: RunLimit | None = None,
     ) -> None:
+        super().__init__(ENGINE, name, version, retry=retry, timeout_s=timeout_s, limit=limit)
         self.function = _checked_parameters(_checked(function, "a process"))
-        self.name = check_identifier("the name of a process", name)
-        self.version = check_identifier("the version of a process", version)
-        self.retry = retry
-        self.timeout_s = timeout_s
         self.signals = signals
-        self.limit = limit
-
-    def __repr__(self) -> str:
-        return f"<process {self.name}, version {self.version}>"
 
     def __call__(self, context: object, /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
         """Call the function itself, for example in a unit test; nothing is registered."""
@@ -89,8 +94,48 @@ class ProcessDefinition(Generic[P, R]):
             EventType(name=SIGNAL_PREFIX + name, payload_schema=_schema(name, shape))
             for name, shape in sorted(self.signals.items())
         )
-        wake = EventType(name=WAKE, semantics=EventSemantics(wake=WakeSpec(input=Pointer(path="/text"))))
-        return (wake, *typed, *(() if self.signals else (EventType(name=SIGNAL_PREFIX + "*"),)))
+        return (WAKE_EVENT, *typed, *(() if self.signals else (ANY_SIGNAL,)))
+
+    @property
+    def result_type(self) -> object:
+        return result_type(self.function)
+
+    @property
+    def parameters(self) -> dict[str, bool]:
+        taken = list(inspect.signature(self.function).parameters.values())[1:]
+        return {each.name: each.default is each.empty for each in taken}
+
+    async def check_start(
+        self, storage: Storage, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> dict[str, JSON]:
+        del storage
+        return bind_arguments(self.function, f"process {self.name!r}", args, kwargs)
+
+    def argument(self, name: str, value: object) -> JSON:
+        declared = parameter_types(self.function, skip=1)[name]
+        return to_json(value, declared, f"process {self.name!r}: input {name!r}")
+
+    async def run(self, context: object, arguments: Mapping[str, Any]) -> R:
+        result: R = await self.function(context, **arguments)
+        return result
+
+    def is_redeclared_by(self, other: Program[Any, Any]) -> bool:
+        return isinstance(other, ProcessDefinition) and is_redeclared(self.function, other.function)
+
+    def is_programming_error(self, error: BaseException) -> bool:
+        return is_programming_error(error, self.function)
+
+
+class FunctionEngine(DeclaredEngine):
+    """Runs durable functions, which an application declares with ``@app.process``."""
+
+    def __init__(self) -> None:
+        super().__init__(ENGINE)
+
+    def read_arguments(self, program: Program[Any, Any], stored: Mapping[str, JSON]) -> Mapping[str, Any]:
+        if not isinstance(program, ProcessDefinition):
+            raise InvalidInput(f"expected a durable function as process {program.name!r}, got {program!r}")
+        return read_arguments(program.function, f"process {program.name!r}", stored)
 
 
 def is_redeclared(known: Callable[..., object], given: Callable[..., object]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lash.errors import StorageFailure, StoreUnavailable
+from lash.model.value import JSON
 
 STORAGE_TROUBLE: Final = (StoreUnavailable, StorageFailure)
 """The database is unavailable, full or failing; attempts that end with these errors do not count."""
@@ -13,6 +14,18 @@ _LONGEST_MESSAGE: Final = 4_000
 
 class Permanent(Exception):
     """Raise this, or a subclass, when another attempt cannot help: of a step, or of the turn or process itself."""
+
+
+class ProgramFailed(Permanent):
+    """Raised by an engine to end a process as failed, with a code and details of the program's own.
+
+    ``raw`` is stored beside the message, in the place of a traceback.
+    """
+
+    def __init__(self, code: str, message: str, raw: JSON = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.raw = raw
 
 
 class Suspended(BaseException):

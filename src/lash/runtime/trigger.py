@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -15,10 +14,8 @@ from lash.model.process.process import HOST
 from lash.model.trigger.schedule import CRON_SOURCE_TYPE, CatchUp, ScheduleDraft
 from lash.model.trigger.trigger import EventPointer, FixedInput, InputBinding, TriggerDraft, WholeEvent
 from lash.plan.trigger.schedule import check_schedule
-from lash.runtime.core import engine_input, environment_ref, identity
-from lash.runtime.definition import ProcessDefinition
+from lash.runtime.engine import Program
 from lash.runtime.place import Place, declaring_place, is_run_again
-from lash.runtime.steps.values import parameter_types, to_json
 from lash.stores.storage import Storage
 
 EVENT: Final = WholeEvent()
@@ -91,7 +88,7 @@ class DeclaredTriggers:
 
 def event_trigger(
     source_type: str,
-    process: ProcessDefinition[Any, Any],
+    process: Program[Any, Any],
     key: str | None,
     source_key: str | None,
     inputs: Mapping[str, Any] | None,
@@ -104,10 +101,10 @@ def event_trigger(
         key=key or f"{source_type}:{process.name}",
         source_type=source_type,
         source_key=source_key or source_type,
-        target=engine_input(process, {}),
-        environment_ref=environment_ref(process),
+        target=process.input({}),
+        environment_ref=process.environment_ref,
         payload_schema=dict(schema or {}),
-        identity=identity(process),
+        identity=process.identity(),
         event_types=process.event_types(),
         input_template=_template(process, inputs),
         wake_session_id=wake,
@@ -117,7 +114,7 @@ def event_trigger(
 
 def cron_trigger(
     line: str,
-    process: ProcessDefinition[Any, Any],
+    process: Program[Any, Any],
     key: str | None,
     time_zone: str,
     inputs: Mapping[str, Any] | None,
@@ -143,27 +140,27 @@ def cron_trigger(
     return declared._replace(schedule=schedule)
 
 
-def _template(process: ProcessDefinition[Any, Any], inputs: Mapping[str, Any] | None) -> dict[str, InputBinding]:
-    parameters = list(inspect.signature(process.function).parameters.values())[1:]
-    names = [each.name for each in parameters]
+def _template(process: Program[Any, Any], inputs: Mapping[str, Any] | None) -> dict[str, InputBinding]:
+    parameters = process.parameters
     if inputs is None:
-        if len(names) > 1:
-            raise ConfigError(f"process {process.name!r} has {len(names)} arguments; say with inputs= what they get")
-        return dict.fromkeys(names, EVENT)
-    unknown = sorted(set(inputs) - set(names))
+        if len(parameters) > 1:
+            raise ConfigError(
+                f"process {process.name!r} has {len(parameters)} arguments; say with inputs= what they get"
+            )
+        return dict.fromkeys(parameters, EVENT)
+    unknown = sorted(set(inputs) - set(parameters))
     if unknown:
         raise ConfigError(f"process {process.name!r} takes no argument {unknown[0]!r}")
-    missing = [each.name for each in parameters if each.default is each.empty and each.name not in inputs]
+    missing = [name for name, is_needed in parameters.items() if is_needed and name not in inputs]
     if missing:
         raise ConfigError(f"process {process.name!r} needs argument {missing[0]!r}; add it to inputs=")
     return {name: _binding(process, name, value) for name, value in inputs.items()}
 
 
-def _binding(process: ProcessDefinition[Any, Any], name: str, value: object) -> InputBinding:
+def _binding(process: Program[Any, Any], name: str, value: object) -> InputBinding:
     if isinstance(value, WholeEvent | FixedInput | EventPointer):
         return value
-    declared = parameter_types(process.function, skip=1)[name]
-    return FixedInput(value=to_json(value, declared, f"process {process.name!r}: input {name!r}"))
+    return FixedInput(value=process.argument(name, value))
 
 
 async def _register(storage: Storage, declared: DeclaredTrigger) -> None:

@@ -11,6 +11,8 @@ from msgspec import UnsetType
 from lash.base.clock import Clock
 from lash.base.compression import BlobRef, Compression
 from lash.base.seal import Sealer
+from lash.code.engine import CodeProcess
+from lash.code.limits import CodeLimits
 from lash.connect.open import OpenOptions
 from lash.model.act import Act
 from lash.model.activity import ActivityDraft, ActivityPage, ObserveCursor, Observed, SeenChanges
@@ -117,6 +119,7 @@ from lash.model.worker import Beat, Holding, WorkerRecord
 from lash.runtime.app import App as AsyncApp
 from lash.runtime.declarations import Router
 from lash.runtime.definition import AgentDefinition, ProcessDefinition
+from lash.runtime.engine import Engine, Program
 from lash.runtime.hooks import Hook
 from lash.runtime.policy import Retry, WorkerOptions
 from lash.runtime.processes.context import Context
@@ -272,7 +275,7 @@ class App:
     def on(
         self,
         source_type: str,
-        process: ProcessDefinition[Any, Any],
+        process: Program[Any, Any],
         *,
         key: str | None = None,
         source_key: str | None = None,
@@ -289,7 +292,7 @@ class App:
     def cron(
         self,
         line: str,
-        process: ProcessDefinition[Any, Any],
+        process: Program[Any, Any],
         *,
         key: str | None = None,
         time_zone: str = "UTC",
@@ -312,9 +315,31 @@ class App:
         pause up to ``burst`` of them may come at once. With a ``concurrency``, at most so many run at the same time.
         Declaring a name again changes it.
         """
+    def engine(self, engine: Engine) -> None:
+        """Add an engine: a worker of this app runs the processes whose input names it.
+
+        Another engine of the same name raises ConfigError.
+        """
+    def declare(self, program: Program[P, R]) -> Program[P, R]:
+        """Declare a program that an engine of this app runs, by its name and version, and return it."""
+    def code_process(
+        self,
+        name: str = "program",
+        *,
+        tools: Sequence[Callable[..., Any]] = ...,
+        limits: CodeLimits | None = None,
+        version: str = ...,
+        retry: Retry = ...,
+        timeout_s: float | None = None,
+    ) -> CodeProcess:
+        """Declare processes that run sandboxed Python: ``app.start(program, source)``.
+
+        A program may call the ``tools``, functions or `lash.agents.tool`, and nothing else outside of its sandbox. Each
+        call is a step; ``sleep`` and ``ask_human`` park the process. It needs the extra ``code``.
+        """
     def include(self, router: Router) -> None:
         """Add everything that a router has declared by now; including it again adds what it declared since."""
-    def find_process(self, name: str) -> ProcessDefinition[Any, Any]:
+    def find_process(self, name: str) -> Program[Any, Any]:
         """Return the declared process of a name; of several versions the one that was declared last."""
     @overload
     def __init__(self, app: AsyncApp, /) -> None: ...
@@ -336,7 +361,7 @@ class App:
         """Change options and add hooks before the app is opened, as ``lash worker`` does."""
     def open(self) -> None:
         """Open the storage and start the worker. ``with app`` calls it; on an open app it does nothing."""
-    def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+    def start(self, process: Program[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """Start a process and return a handle on it."""
     def starting(self, *, process_id: str | None = None, wake: str | None = None) -> Starter:
         """Return a starter with options: a fixed process id, which makes starting idempotent, or a session to wake."""
@@ -1695,7 +1720,7 @@ class SessionStore:
 
 class Starter:
     """Starts processes with given options."""
-    def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+    def start(self, process: Program[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """Start a process and return a handle on it."""
 
 class Storage:

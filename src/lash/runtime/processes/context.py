@@ -10,17 +10,17 @@ import msgspec
 
 from lash.base.replay_key import replay_key
 from lash.errors import ProcessFailed, ProcessPruned
-from lash.model.effect import AwaitEvent
+from lash.model.effect import AwaitEvent, Command
 from lash.model.failure import traceback_in
 from lash.model.process.event import EventDraft
 from lash.model.process.process import Cancellation, Failure, Outcome, Success
 from lash.model.trigger.trigger import EmitReport
 from lash.model.value import JSON
-from lash.runtime.definition import WAKE, ProcessDefinition
+from lash.runtime.engine import WAKE, Program
 from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.race import Waitable
 from lash.runtime.steps.steps import milliseconds, operation
-from lash.runtime.steps.values import from_json, result_type
+from lash.runtime.steps.values import UNTYPED, from_json
 from lash.runtime.steps.waits import Waits
 
 if TYPE_CHECKING:
@@ -75,10 +75,26 @@ class Context(Waits):
         declared = self._run.definition.signal_type(name) if of_type is None else of_type
         return self._signal(key, name, milliseconds(timeout_s), declared)
 
-    def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ChildHandle[R]]:
+    def start(self, process: Program[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ChildHandle[R]]:
         """Start another process, once, and return a handle on it. It continues if this one ends first."""
         key = self._journal.name(f"start.{process.name}")
         return self._start(key, process, args, kwargs)
+
+    def child(self, process_id: str) -> ChildHandle[Any]:
+        """Return a handle on a child that this process started, in this run or an earlier one, by its id."""
+        return ChildHandle(self._run, self._journal, process_id)
+
+    def event(self, event_type: str, payload: JSON = None) -> Awaitable[int]:
+        """Append an event of a declared type to the log of this process, once, and return its number."""
+        return self._event(self._journal.name(f"event.{event_type}"), event_type, payload)
+
+    def activity(self, payload: JSON) -> None:
+        """Show something to observers of the session that this process works for; without a session, do nothing.
+
+        It is not part of any history, and a run that starts again shows it again.
+        """
+        if self.session_id is not None:
+            self._run.show(self.session_id, payload)
 
     def emit(self, source_type: str, payload: JSON = None, *, source_key: str | None = None) -> Awaitable[EmitReport]:
         """Record an occurrence once, and start the processes that subscribe to it."""
@@ -96,7 +112,7 @@ class Context(Waits):
 
         Raises InvalidInput if the arguments do not fit.
         """
-        self._run.continue_as_new(args, kwargs)
+        await self._run.continue_as_new(args, kwargs)
 
     def wake(self, text: str) -> Awaitable[None]:
         """Send a message to the session that this process works for, once."""
@@ -111,11 +127,17 @@ class Context(Waits):
         return msgspec.convert((await self._journal.recorded(key, command, body)).outcome, EmitReport)
 
     async def _wake(self, key: str, text: str) -> None:
+        await self._append(key, operation("wake", text), WAKE, {"text": text})
+
+    async def _event(self, key: str, event_type: str, payload: JSON) -> int:
+        return await self._append(key, operation(f"event:{event_type}", payload), event_type, payload)
+
+    async def _append(self, key: str, command: Command, event_type: str, payload: JSON) -> int:
         async def body() -> JSON:
-            draft = EventDraft(event_type=WAKE, payload={"text": text}, replay_key=key)
+            draft = EventDraft(event_type=event_type, payload=payload, replay_key=key)
             return (await self._run.storage.events.append(self.process_id, draft, fence=self._run.fence)).event.sequence
 
-        await self._journal.recorded(key, operation("wake", text), body)
+        return int(str((await self._journal.recorded(key, command, body)).outcome))
 
     def _signal(self, key: str, name: str, timeout_ms: int | None, declared: object) -> Waitable[Any]:
         parking = self._run.parking
@@ -135,7 +157,7 @@ class Context(Waits):
         return waitable
 
     async def _start(
-        self, key: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, key: str, process: Program[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ChildHandle[R]:
         async def body() -> JSON:
             return await self._run.start_child(key, process, args, kwargs)
@@ -149,7 +171,9 @@ class Context(Waits):
 class ChildHandle(Generic[R]):
     """A process that the process with this context started."""
 
-    def __init__(self, run: ProcessRun, journal: Journal, process_id: str, process: ProcessDefinition[Any, R]) -> None:
+    def __init__(
+        self, run: ProcessRun, journal: Journal, process_id: str, process: Program[Any, R] | None = None
+    ) -> None:
         self._run = run
         self._journal = journal
         self.process_id = process_id
@@ -160,7 +184,7 @@ class ChildHandle(Generic[R]):
 
         The end of a child wakes its parent at once. What was seen is recorded: it stays when the child is pruned.
         """
-        declared = result_type(self._process.function)
+        declared = UNTYPED if self._process is None else self._process.result_type
 
         def read(ended: JSON) -> R:
             outcome: Outcome = msgspec.convert(ended, Outcome)
@@ -183,6 +207,16 @@ class ChildHandle(Generic[R]):
 
         key = replay_key("signal", self.process_id, name, signal_id)
         await self._journal.recorded(key, operation(f"signal:{name}", payload), body)
+
+    async def cancel(self, reason: str = "") -> None:
+        """Ask the child to stop, once; `result` raises ProcessFailed if it did."""
+
+        async def body() -> JSON:
+            await self._run.storage.processes.request_cancel(self.process_id, reason=reason)
+            return None
+
+        key = replay_key("cancel", self.process_id)
+        await self._journal.recorded(key, operation("cancel", reason), body)
 
     async def _ended(self) -> JSON:
         parking, storage = self._run.parking, self._run.storage

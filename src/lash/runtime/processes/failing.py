@@ -16,11 +16,11 @@ from lash.errors import (
 )
 from lash.model.process.event import ATTEMPT_FAILED
 from lash.model.process.process import Failure, FailureClass, ProcessAcquired
-from lash.runtime.definition import ProcessDefinition
-from lash.runtime.errors import STORAGE_TROUBLE, Permanent, error_text
+from lash.runtime.engine import Program
+from lash.runtime.errors import STORAGE_TROUBLE, Permanent, ProgramFailed, error_text
 from lash.runtime.failed import FailedAttempt, crash_error, failed_attempt
 from lash.runtime.processes.under_lease import UnderLease
-from lash.runtime.steps.failure import is_programming_error, trace_of
+from lash.runtime.steps.failure import trace_of
 
 if TYPE_CHECKING:
     from lash.runtime.core import Core
@@ -57,16 +57,18 @@ class FailedRun:
             failed = failed_attempt(error, attempt=1, max_attempts=1)
         kind = FailureClass.INVALID_REQUEST if isinstance(error, InvalidInput) else FailureClass.EXECUTION
         message, raw = error_text(error), failed.details()
+        if isinstance(error, ProgramFailed):
+            code, raw = error.code, error.raw
         await self._writes.complete(Failure(failure_class=kind, code=code, message=message, raw=raw))
         failed.note("process.failed", self._core.hooks, self._ids)
 
-    async def end_crashed(self, definition: ProcessDefinition[Any, Any]) -> None:
+    async def end_crashed(self, definition: Program[Any, Any]) -> None:
         """End a process whose runs killed their workers; without a bound it would kill every worker, one by one."""
         error, most = crash_error(self._crashes), definition.retry.max_crashes
         await self.end("process_crashed", error, failed_attempt(error, attempt=self._crashes, max_attempts=most))
 
     async def end_or_pause(
-        self, definition: ProcessDefinition[Any, Any], error: BaseException, *, is_recorded: bool
+        self, definition: Program[Any, Any], error: BaseException, *, is_recorded: bool
     ) -> float | None:
         """Note a failed attempt. Return the seconds until the next one; end the process if it was the last."""
         retry, stuck, trace = definition.retry, isinstance(error, _FIXABLE), trace_of(error)
@@ -86,7 +88,7 @@ class FailedRun:
         return pause_s
 
 
-def _is_final(definition: ProcessDefinition[Any, Any], error: BaseException) -> bool:
+def _is_final(definition: Program[Any, Any], error: BaseException) -> bool:
     """Return whether another attempt cannot help."""
-    programming = not definition.retry.programming_errors and is_programming_error(error, definition.function)
+    programming = not definition.retry.programming_errors and definition.is_programming_error(error)
     return isinstance(error, _FINAL) or programming

@@ -12,12 +12,12 @@ from lash.model.lease import ResourceKind
 from lash.model.process.event import ProcessEvent
 from lash.model.process.process import ProcessRecord, ProcessStatus
 from lash.model.value import JSON
-from lash.runtime.definition import ProcessDefinition
+from lash.runtime.engine import Program
 from lash.runtime.no_worker import warn_without_worker
 from lash.runtime.processes.context import read_outcome
 from lash.runtime.processes.rerun import rerun_registration
 from lash.runtime.processes.unknown_steps import record_outcome, run_again, unknown_steps
-from lash.runtime.steps.values import UNTYPED, result_type
+from lash.runtime.steps.values import UNTYPED
 from lash.stores.storage import Storage
 
 R = TypeVar("R")
@@ -26,7 +26,7 @@ R = TypeVar("R")
 class ProcessHandle(Generic[R]):
     """A process by its id. The handle holds no state: every call reads the storage."""
 
-    def __init__(self, storage: Storage, process_id: str, process: ProcessDefinition[Any, R] | None = None) -> None:
+    def __init__(self, storage: Storage, process_id: str, process: Program[Any, R] | None = None) -> None:
         self._storage = storage
         self.process_id = process_id
         self._process = process
@@ -51,7 +51,7 @@ class ProcessHandle(Generic[R]):
         """
         with warn_without_worker(self._storage, ResourceKind.PROCESS, f"the result of process {self.process_id!r}"):
             outcome = await self._storage.waiter.await_outcome(self.process_id, timeout_s=timeout_s)
-        declared = UNTYPED if self._process is None else result_type(self._process.function)
+        declared = UNTYPED if self._process is None else self._process.result_type
         value: R = read_outcome(self.process_id, outcome, declared)
         return value
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from lash.base.replay_key import derived_id, replay_key
-from lash.errors import EventConflict, InvalidInput, LeaseLost, ProcessTerminal, UnknownDefinition
+from lash.errors import EventConflict, InvalidInput, InvalidProgram, LeaseLost, ProcessTerminal, UnknownDefinition
 from lash.model.causal import ProcessCause
 from lash.model.effect import ProcessScope
 from lash.model.process.continuation import Continuation
@@ -24,10 +24,10 @@ from lash.model.process.process import (
 )
 from lash.model.value import JSON
 from lash.runtime.after_run import AfterRun, EndOfRun
-from lash.runtime.core import Core, engine_input
+from lash.runtime.core import Core
 from lash.runtime.current import RunHere
-from lash.runtime.definition import ENGINE, ProcessDefinition
-from lash.runtime.errors import Suspended
+from lash.runtime.engine import Loaded, Program
+from lash.runtime.errors import ProgramFailed, Suspended
 from lash.runtime.hooks import PROCESS
 from lash.runtime.processes.branch import own_branch
 from lash.runtime.processes.context import Context
@@ -36,7 +36,7 @@ from lash.runtime.processes.parking import ProcessParking
 from lash.runtime.processes.under_lease import UnderLease
 from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.run_limit import under_limit
-from lash.runtime.steps.values import bind_arguments, read_arguments, result_type, to_json
+from lash.runtime.steps.values import to_json
 from lash.runtime.time_limit import time_limit
 
 
@@ -72,7 +72,7 @@ class ProcessRun:
         self._on_finishing = on_finishing
         self._has_effects = acquired.has_effects
         self._crashes = acquired.crashes
-        self.definition: ProcessDefinition[Any, Any]
+        self.definition: Program[Any, Any]
         self._task: asyncio.Task[Any] | None = None
         self._cancel_reason = acquired.record.projection.cancel_reason or ""
         self._cancel_seen = acquired.record.projection.cancel_requested
@@ -117,8 +117,9 @@ class ProcessRun:
             except UnknownDefinition as unknown:
                 return await self._leave(unknown)
             except InvalidInput as error:
-                # The arguments will never fit: trying again would loop.
-                return await self._end_failed("process_arguments_invalid", error)
+                # No worker can ever run it: trying again would loop.
+                code = error.code if isinstance(error, InvalidProgram) else "process_arguments_invalid"
+                return await self._end_failed(code, error)
             if self._crashes > self.definition.retry.max_crashes:
                 await self._failed.end_crashed(self.definition)
                 return RunEnd.ENDED
@@ -169,19 +170,17 @@ class ProcessRun:
         self._lost = True
         self._stop()
 
-    def continue_as_new(self, args: tuple[object, ...], kwargs: dict[str, object]) -> NoReturn:
+    async def continue_as_new(self, args: tuple[object, ...], kwargs: dict[str, object]) -> NoReturn:
         """Stop here; the next run begins with these arguments."""
         own_branch()
         self._journal.check_running()
         self.parking.deliver_cancel()
-        process = self._core.definitions.latest(self.definition.name)
-        arguments = bind_arguments(process.function, f"process {process.name!r}", args, kwargs)
-        self._next = engine_input(process, arguments).payload
+        self._next = await self._core.continuation(self.definition, args, kwargs)
         self._journal.stop(Suspended())
         raise Suspended
 
     async def start_child(
-        self, key: str, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, key: str, process: Program[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> str:
         """Register a child under an id that is the same in every run, and return the id."""
         child_id, known = derived_id(self.process_id, key), None
@@ -194,7 +193,7 @@ class ProcessRun:
             originator=self.record.registration.provenance.originator,
             caused_by=ProcessCause(process_id=self.process_id),
         )
-        registration = self._core.registration(
+        registration = await self._core.registration(
             process,
             child_id,
             args,
@@ -205,28 +204,24 @@ class ProcessRun:
         registered = await self.storage.processes.register(registration)
         return registered.record.process_id
 
+    def show(self, session_id: str, payload: JSON) -> None:
+        """Show activity of this process to observers of a session."""
+        self._core.activity.show(session_id, self.process_id, payload)
+
     async def emit(self, key: str, source_type: str, payload: JSON, source_key: str | None) -> object:
         """Emit an occurrence under a key that is the same in every run."""
         self._journal.check_running()
         return await self._core.emit(source_type, payload, key=replay_key(self.process_id, key), source_key=source_key)
 
-    async def _read_input(self) -> tuple[ProcessDefinition[Any, Any], dict[str, Any]]:
+    async def _read_input(self) -> Loaded:
         process_input = self.record.registration.input
-        if not isinstance(process_input, EngineInput) or process_input.kind != ENGINE:
-            kind = process_input.kind if isinstance(process_input, EngineInput) else type(process_input).__name__
-            raise UnknownDefinition("engine", kind, ENGINE)
-        given = process_input.payload
+        given = process_input.payload if isinstance(process_input, EngineInput) else None
         if self._number > 1:
             begun = await self._writes.continuation(self.record.projection.continued_at)
             given, self.parking.before = begun.input, begun.signals
-        payload = given if isinstance(given, dict) else {}
-        definition = self._core.process(str(payload.get("process")), str(payload.get("version")))
-        what, stored = f"process {definition.name!r}", payload.get("args") or {}
-        if not isinstance(stored, dict):
-            raise InvalidInput(f"{what} was registered with arguments that have no names")
-        return definition, read_arguments(definition.function, what, stored)
+        return await self.lease.bridge("loading the program", self._core.load, process_input, given)
 
-    async def _drive(self, arguments: dict[str, Any]) -> RunEnd:
+    async def _drive(self, arguments: Mapping[str, Any]) -> RunEnd:
         if self.parking.cancels_later and await self._never_began():
             return await self._end(self._cancellation())
         if self._has_effects:
@@ -241,7 +236,7 @@ class ProcessRun:
             try:
                 limit, within = definition.limit, time_limit(definition.timeout_s, f"process {definition.name!r}")
                 async with under_limit(limit, self._journal, self.parking, context, **arguments), within:
-                    return await definition.function(context, **arguments)
+                    return await definition.run(context, arguments)
             finally:
                 here.end()
 
@@ -283,11 +278,14 @@ class ProcessRun:
         error = self._task.exception()
         if isinstance(error, LeaseLost) and error.resource == self.fence.resource:
             raise error
+        if isinstance(error, ProgramFailed):
+            # The program itself has ended; no attempt failed.
+            return await self._end_failed(error.code, error)
         if error is not None:
             return await self._fail(error)
         what = f"the result of process {self.definition.name!r}"
         try:
-            value = to_json(self._task.result(), result_type(self.definition.function), what)
+            value = to_json(self._task.result(), self.definition.result_type, what)
         except InvalidInput as invalid:
             return await self._end_failed("process_result_invalid", invalid)
         return await self._end(Success(value=value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from lash.model.value import Value
-from lash.runtime.definition import ProcessDefinition
+from lash.runtime.engine import Program
 from lash.runtime.processes.handle import ProcessHandle
 
 P = ParamSpec("P")
@@ -23,7 +23,7 @@ class StartProcess(Protocol):
     """The function of an application that starts a process."""
 
     async def __call__(
-        self, options: StartOptions, process: ProcessDefinition[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, options: StartOptions, process: Program[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ProcessHandle[Any]: ...
 
 
@@ -34,6 +34,6 @@ class Starter:
         self._start = start
         self._options = options
 
-    async def start(self, process: ProcessDefinition[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
+    async def start(self, process: Program[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """Start a process and return a handle on it."""
         return await self._start(self._options, process, args, kwargs)

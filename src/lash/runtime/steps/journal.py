@@ -86,6 +86,8 @@ class Journal:
         self._attempt = attempt
         self.limits = Limiter(storage.limits, limits, lease, fence)
         self._records: dict[str, EffectRecord] = {}
+        self._ahead: set[str] = set()
+        """The keys of records that an earlier run wrote and this one has not come to."""
         self._running: set[str] = set()
         self._recorded_errors: list[BaseException] = []
         self._loop = asyncio.get_running_loop()
@@ -103,8 +105,9 @@ class Journal:
             page = await self._lease.bridge("reading the steps", self._storage.effects.list, self.scope, after=after)
             self._records |= {record.replay_key: record for record in page}
             if len(page) < 1_000:  # noqa: PLR2004 (the default page of the store)
-                return
+                break
             after = page[-1].replay_key
+        self._ahead = {key for key in self._records if not self._is_beside(key)}
 
     def stop(self, reason: BaseException) -> None:
         """Make every further use raise: the run was suspended or has lost its lease."""
@@ -151,6 +154,15 @@ class Journal:
             return await outcome if inspect.isawaitable(outcome) else outcome
 
         return self._run(envelope, body, declared, options)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether this run has not come to all that earlier runs have recorded."""
+        return bool(self._ahead)
+
+    def _is_beside(self, key: str) -> bool:
+        """Return whether a replay may leave out a record: that of a deadline or a limit of another operation."""
+        return key.rpartition(":")[0] in self._records or key.startswith(f"{RUN}:")
 
     @property
     def has_begun(self) -> bool:
@@ -376,6 +388,7 @@ class Journal:
     def _known(self, envelope: Envelope) -> EffectRecord | None:
         self.check_running()
         known = self._records.get(envelope.replay_key)
+        self._ahead.discard(envelope.replay_key)
         if known is not None and known.envelope != envelope:
             raise mismatch(encode_envelope(envelope), msgspec.json.encode(known.envelope).decode())
         return known

@@ -69,6 +69,11 @@ class Steps:
         options = StepOptions(key=key, once=once, retry=retry, timeout_s=timeout_s, limit=limit, limit_key=limit_key)
         return Steps(self._journal, options)
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether earlier runs have recorded more than this one has come to: what it shows now was shown before."""
+        return self._journal.is_replaying
+
     def key(self, name: str) -> str:
         """Return a key for steps in tasks of a framework: unique in this run, and the same in every later one."""
         check_identifier("name", name)

@@ -21,7 +21,8 @@ from lash.model.session.node import Entry, RawNode
 from lash.model.session.session import ChildRelation
 from lash.model.session.usage import TokenUsage, UsageEntry, UsageSum
 from lash.model.value import JSON
-from lash.runtime.definition import ENGINE, AgentDefinition, ProcessDefinition, agent_name
+from lash.runtime.definition import AgentDefinition, agent_name
+from lash.runtime.engine import Program
 from lash.runtime.processes.handle import ProcessHandle
 from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.values import UNTYPED, to_json
@@ -256,7 +257,7 @@ class Turn(Waits):
         delete = RecordDelete(collection=collection, key=key, expected_version=expected_version)
         self._change_record(delete, of_storage=of_storage)
 
-    def start(self, process: ProcessDefinition[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ProcessHandle[R]]:
+    def start(self, process: Program[P, R], *args: P.args, **kwargs: P.kwargs) -> Awaitable[ProcessHandle[R]]:
         """Start a process once; its wakes come to this session. Waiting for its result parks the turn."""
         name = f"start.{process.name}"
         return self._start(self._journal.name(name), name, process, args, kwargs)
@@ -372,11 +373,11 @@ class Turn(Waits):
         self._draft.records.add(change, of_storage=of_storage)
 
     async def _start(
-        self, key: str, name: str, process: ProcessDefinition[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, key: str, name: str, process: Program[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ProcessHandle[R]:
         self._journal.check_running()
         scope = AgentScope(session_id=self.session_id)
-        registration = self._core.registration(
+        registration = await self._core.registration(
             process,
             await self._process_id(key, name, process.name),
             args,
@@ -385,7 +386,7 @@ class Turn(Waits):
             wake_session_id=self.session_id,
         )
         storage, bridge = self._core.storage, self._run.lease.bridge
-        grant = Grant(scope=scope, process_id=registration.process_id, kind=ENGINE, label=process.name)
+        grant = Grant(scope=scope, process_id=registration.process_id, kind=process.engine, label=process.name)
         await bridge("starting a process", storage.processes.register, registration)
         await bridge("granting a process", storage.grants.grant, grant)
         return TurnProcess(self._core.storage, registration.process_id, process, asking=self._asking)

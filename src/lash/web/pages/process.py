@@ -17,6 +17,7 @@ from lash.model.process.event import ATTEMPT_FAILED, CONTINUED, FAILED, STARTED,
 from lash.model.process.process import Failure, ProcessFilter, ProcessPage, ProcessRecord, Recovery, SessionOriginator
 from lash.web.forms import FORM_KEY
 from lash.web.pages.processes import process_badge, process_name, process_table
+from lash.web.pages.program import program
 from lash.web.show import act, ago, badge, block, facts, json_block, line, link, name_link, now_ms, table, text_field
 from lash.web.timeline import TimelineBar, timeline
 from lash.web.view import Visit, WebPage
@@ -48,6 +49,7 @@ async def process(visit: Visit) -> WebPage:
         _timeline(record, events, effects, started.processes),
         _children(visit, record, started),
         _failure(visit, record),
+        await program(visit, record),
         _acts(visit, record),
         _log(visit, events, effects),
     )

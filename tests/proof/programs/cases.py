@@ -1,0 +1,10 @@
+"""The programs of all engines that are crashed at every effect."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.proof.programs.case import Case
+from tests.proof.programs.code_cases import CODE_CASES
+
+CASES: Final[tuple[Case, ...]] = (*CODE_CASES,)
