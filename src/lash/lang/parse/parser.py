@@ -15,9 +15,6 @@ from lash.lang.syntax.paths import children
 from lash.lang.syntax.program import Declaration, Parameter, ProcessDeclaration, Program, TypeDeclaration
 from lash.lang.syntax.span import Span
 
-MAX_DEPTH: Final = 150
-"""How deep a syntax tree may be. A chain of operators or fields nests in the tree although it has no brackets."""
-
 MAX_SOURCE: Final = 128 * 1024
 """Characters of a source text. Parsing blocks the event loop, for less than a second at this size."""
 
@@ -107,9 +104,9 @@ def _parameters(cursor: Cursor, opening: str, closing: str) -> tuple[Parameter, 
 
 def _check_depth(cursor: Cursor, body: nodes.Expression) -> None:
     level = [body]
-    for _ in range(MAX_DEPTH):
+    for _ in range(nodes.MAX_DEPTH):
         level = [child for node in level for child in children(node)]
         if not level:
             return
-    message = f"more than {MAX_DEPTH} operators, fields or branches in one chain; split this up"
+    message = f"more than {nodes.MAX_DEPTH} operators, fields or branches in one chain; split this up"
     raise cursor.fail("too-deep", message, level[0].span, "assign parts to variables")

@@ -7,10 +7,16 @@ Nodes are frozen and compare by content; the span of a node is not part of its i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from lash.lang.syntax.span import Span
 from lash.lang.syntax.types import Type
+
+MAX_DEPTH: Final = 100
+"""How deep a syntax tree may be, so that code may recurse over it.
+
+A chain of operators or fields nests in the tree although it has no brackets.
+"""
 
 UnaryOperator: TypeAlias = Literal["negate", "not"]
 BinaryOperator: TypeAlias = Literal[
