@@ -193,7 +193,8 @@ def _builtin(body: Body, node: nodes.BuiltinCall) -> Typed:
     if count < signature.least or (signature.most is not None and count > signature.most):
         most = "or more" if signature.most is None else f"to {signature.most}"
         wanted = signature.least if signature.least == signature.most else f"{signature.least} {most}"
-        message = f"`{node.name}` takes {wanted} arguments, got {count}"
+        noun = "argument" if wanted == 1 else "arguments"
+        message = f"`{node.name}` takes {wanted} {noun}, got {count}"
         raise body.context.error("builtin-arguments", message, node.span)
     arguments = tuple(body.node(argument) for argument in node.arguments)
     return Typed(replace(node, arguments=arguments), signature.result)

@@ -45,7 +45,10 @@ class ExpressionPrinter:
         flat = self.flat(node, weakest)
         if len(indent) + used + len(flat) <= WIDTH:
             return flat
-        return self._broken(node, indent, used) or flat
+        broken = self._broken(node, indent, used)
+        if broken is None:
+            return flat
+        return f"({broken})" if self._strength_and_text(node)[0] < weakest else broken
 
     def flat(self, node: Expression, weakest: int = ANYTHING) -> str:
         """Return the text of a node on one line."""
