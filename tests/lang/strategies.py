@@ -19,7 +19,7 @@ keys = st.one_of(st.sampled_from((*ORDINARY, *KEYWORDS, *CONTEXTUAL_WORDS)), st.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 numbers = st.floats(min_value=0, allow_nan=False, allow_infinity=False).map(abs)
 
-_scalars = st.sampled_from(("any", "str", "int", "float", "bool", "dict", "null")).map(types.ScalarType)
+_scalars = st.sampled_from((types.ANY, types.STR, types.INT, types.FLOAT, types.BOOL, types.DICT, types.NULL))
 _enums = st.lists(texts, min_size=1, max_size=3).map(lambda values: types.EnumType(tuple(values)))
 _references = st.sampled_from(("Mail", "Thing", "clock.Tick", "a.b.c")).map(types.RefType)
 
@@ -120,7 +120,12 @@ def bodies(*only_here: st.SearchStrategy[nodes.Expression]) -> st.SearchStrategy
 
 
 foreground = bodies(st.builds(nodes.Submit, expressions), st.builds(nodes.Print, expressions))
-process_bodies = bodies(*(st.builds(make, expressions) for make in (nodes.Yield, nodes.Wake, nodes.Finish, nodes.Fail)))
+process_bodies = bodies(
+    st.builds(nodes.Yield, expressions),
+    st.builds(nodes.Wake, expressions),
+    st.builds(nodes.Finish, expressions),
+    st.builds(nodes.Fail, expressions),
+)
 _parameters = st.lists(st.builds(Parameter, variables, all_types), max_size=3).map(tuple)
 processes = st.builds(
     ProcessDeclaration, variables, _parameters, process_bodies, _parameters, st.none() | all_types, st.none() | labels

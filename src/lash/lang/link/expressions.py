@@ -33,8 +33,8 @@ def link_expression(body: Body, node: Expression) -> Typed:
             return _name_or_field(body, node)
         case nodes.List():
             items = [body.link(item) for item in node.items]
-            kind = ListType(joined(body.context, (item.type for item in items)) if items else ANY)
-            return Typed(replace(node, items=tuple(item.node for item in items)), kind)
+            item_type = joined(body.context, (item.type for item in items)) if items else ANY
+            return Typed(replace(node, items=tuple(item.node for item in items)), ListType(item_type))
         case nodes.Record():
             return _record(body, node)
         case nodes.Index():

@@ -16,6 +16,7 @@ from lash.lang.host.environment import HostRequirements
 from lash.lang.module.names import NameTokens
 from lash.lang.syntax import nodes, types
 from lash.lang.syntax.nodes import Expression
+from lash.lang.syntax.paths import children
 from lash.lang.syntax.program import ProcessDeclaration, TypeDeclaration
 from lash.lang.syntax.types import Type
 
@@ -256,13 +257,11 @@ def _add_effect(stream: AtomStream, node: Expression, names: NameTokens) -> None
         case nodes.SignalRun():
             stream.add("signal-run", node.name)
             _add_operands(stream, None, names, node.run, node.payload)
-        case nodes.Submit() | nodes.Finish() if node.operand is None:
-            stream.add(_EFFECT_TAGS[type(node)], "none")
         case nodes.Submit() | nodes.Finish():
-            stream.add(_EFFECT_TAGS[type(node)], "some")
-            _add_operands(stream, None, names, node.operand)
+            stream.add(_EFFECT_TAGS[type(node)], "none" if node.operand is None else "some")
+            _add_operands(stream, None, names, *children(node))
         case _:
-            _add_operands(stream, _EFFECT_TAGS[type(node)], names, node.operand)
+            _add_operands(stream, _EFFECT_TAGS[type(node)], names, *children(node))
 
 
 def _add_binder(stream: AtomStream, node: nodes.ListComp | nodes.Assign | nodes.For, names: NameTokens) -> None:

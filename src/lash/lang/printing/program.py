@@ -76,24 +76,19 @@ class _Writer:
         items: list[Declaration | Expression] = [*program.declarations, *program.main.statements]
         if self._source:
             items.sort(key=lambda item: item.span.start if item.span is not None else 0)
-        for position, item in enumerate(items):
-            following = items[position + 1] if position + 1 < len(items) else None
-            is_declaration = isinstance(item, TypeDeclaration | ProcessDeclaration)
-            if self._lines and (isinstance(item, ProcessDeclaration) or self._follows_process(items, position)):
+        previous: Declaration | Expression | None = None
+        for item, following in zip_longest(items, items[1:]):
+            if isinstance(item, ProcessDeclaration) or isinstance(previous, ProcessDeclaration):
                 self._blank()
             self._before(item.span)
-            if is_declaration:
+            if isinstance(item, Declaration):
                 self._declaration(item)
             else:
-                is_statement = following is not None and not isinstance(following, TypeDeclaration | ProcessDeclaration)
-                self._statement(item, following if is_statement else None)
+                self._statement(item, None if isinstance(following, Declaration) else following)
             self._after(item.span)
+            previous = item
         self._flush(len(self._source))
         return "".join(f"{line}\n" for line in self._lines)
-
-    @staticmethod
-    def _follows_process(items: Sequence[object], position: int) -> bool:
-        return position > 0 and isinstance(items[position - 1], ProcessDeclaration)
 
     def _declaration(self, declaration: Declaration) -> None:
         if isinstance(declaration, TypeDeclaration):
