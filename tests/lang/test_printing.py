@@ -83,6 +83,6 @@ def test_programs_with_errors_are_not_formatted() -> None:
 
 def test_statements_stay_apart() -> None:
     """A statement that would continue the one before it is put in parentheses."""
-    source = "(x)\n(-1)"
-    assert len(parse(source).main.statements) == 2
-    assert parse(format_source(source)) == parse(source)
+    for source in ("(x)\n(-1)", '(x."a b")\n([])', "x = (y)\n(z)", "(a.b()?)\n(c ? 1 : 2)"):
+        assert len(parse(source).main.statements) == 2
+        assert parse(format_source(source)) == parse(source)

@@ -59,7 +59,7 @@ def is_conditional(cursor: Cursor) -> bool:
     passed: list[int] = []
     while position not in cursor.conditionals:
         token = cursor.tokens[position]
-        if token.kind == ":" or token.kind in _ENDS_OF_SCAN or _begins_statement(cursor, position):
+        if token.kind == ":" or _ends_scan(cursor, position) or _begins_statement(cursor, position):
             cursor.conditionals[position] = token.kind == ":"
         else:
             passed.append(position)
@@ -67,6 +67,12 @@ def is_conditional(cursor: Cursor) -> bool:
     found = cursor.conditionals[position]
     cursor.conditionals.update(dict.fromkeys(passed, found))
     return found
+
+
+def _ends_scan(cursor: Cursor, position: int) -> bool:
+    """Return whether a token ends the search; the `for` of a sleep does not."""
+    kind = cursor.tokens[position].kind
+    return kind in _ENDS_OF_SCAN and not (kind == "for" and cursor.tokens[position - 1].text == "sleep")
 
 
 def _begins_statement(cursor: Cursor, position: int) -> bool:

@@ -19,7 +19,8 @@ from lash.lang.syntax.nodes import Expression
 from lash.lang.syntax.program import Declaration, Parameter, ProcessDeclaration, Program, TypeDeclaration
 from lash.lang.syntax.span import Span
 
-_WORD_ENDS: Final = re.compile(r"[A-Za-z0-9_]\Z")
+_CALLABLE_END: Final = re.compile(r'[A-Za-z0-9_"]\Z')
+"""A name or a quoted field, which a parenthesis would make a call."""
 _STATEMENT_START: Final = re.compile(r"(?:while|break|continue|yield|wake|finish|fail|let|type|process|trigger)\b")
 _BLANK_LINE: Final = re.compile(r"\n[^\S\n]*\n")
 _UNARY_STATEMENTS: Final[dict[type, str]] = {
@@ -157,7 +158,7 @@ class _Writer:
 
     def _last(self, node: Expression, before: str, *, is_called: bool) -> str:
         text = self._text(node, before)
-        return f"({text})" if is_called and _WORD_ENDS.search(text) else text
+        return f"({text})" if is_called and _CALLABLE_END.search(text) else text
 
     def _begins_call(self, node: Expression) -> bool:
         """Return whether a statement begins with a parenthesis."""
