@@ -54,6 +54,7 @@ def only(source: str) -> Expression:
         ("a ? b ? c : d : 1", If(A, If(B, C, D), ONE)),
         ("a? ? b : c", If(Unwrap(A), B, C)),
         ("a ? b? : c", If(A, Unwrap(B), C)),
+        ("a ? b.if : c", If(A, Field(B, "if"), C)),
         ("a ? sleep for b : c", If(A, nodes.SleepFor(B), C)),
         ("await a.b()?", Await(Unwrap(ReceiverCall(A, "b", ())))),
         ("(await a)?", Unwrap(Await(A))),

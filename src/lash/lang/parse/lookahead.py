@@ -70,9 +70,11 @@ def is_conditional(cursor: Cursor) -> bool:
 
 
 def _ends_scan(cursor: Cursor, position: int) -> bool:
-    """Return whether a token ends the search; the `for` of a sleep does not."""
-    kind = cursor.tokens[position].kind
-    return kind in _ENDS_OF_SCAN and not (kind == "for" and cursor.tokens[position - 1].text == "sleep")
+    """Return whether a token ends the search; the `for` of a sleep and a keyword that is a field do not."""
+    token, before = cursor.tokens[position], cursor.tokens[position - 1]
+    if token.kind in KEYWORDS and before.kind == ".":
+        return False
+    return token.kind in _ENDS_OF_SCAN and not (token.kind == "for" and before.text == "sleep")
 
 
 def _begins_statement(cursor: Cursor, position: int) -> bool:
