@@ -29,7 +29,7 @@ SiteKind: TypeAlias = Literal[
 MAIN: Final = "main"
 """The entry of the main block."""
 _ID_LENGTH: Final = 24
-"""Hex digits of the hash in an id: 96 bits, enough to tell the nodes of a module apart."""
+"""Hex digits of the hash in an id: 96 bits, enough for the ids of a module to be distinct."""
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
