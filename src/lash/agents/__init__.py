@@ -1,6 +1,7 @@
 """Agents: a model, tools, and the loop between them; every call is an ordinary recorded step.
 
 The adapters for providers are in modules of their own: `lash.agents.openai` and `lash.agents.anthropic`.
+`lash.agents.mcp` has the tools of MCP servers.
 """
 
 from lash.agents.agent import Agent as Agent
@@ -20,9 +21,11 @@ from lash.agents.errors import ModelUnavailable as ModelUnavailable
 from lash.agents.errors import OutputMismatch as OutputMismatch
 from lash.agents.errors import RateLimited as RateLimited
 from lash.agents.errors import RequestRefused as RequestRefused
+from lash.agents.errors import ToolsUnavailable as ToolsUnavailable
 from lash.agents.errors import TooManyRounds as TooManyRounds
 from lash.agents.scripted import ScriptedModel as ScriptedModel
 from lash.agents.scripted import call as call
+from lash.agents.source import ToolSource as ToolSource
 from lash.agents.tools import Tool as Tool
 from lash.agents.tools import tool as tool
 from lash.agents.vocabulary import Model as Model

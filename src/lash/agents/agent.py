@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeGuard
 
 from lash.agents.approvals import Approval, ApprovalRequest, Notify
 from lash.agents.budget import Budget
 from lash.agents.context import WHOLE, Context
 from lash.agents.loop import Loop
+from lash.agents.source import CallableTool, ToolSource
 from lash.agents.tools import Tool, as_tool, object_schema
-from lash.agents.vocabulary import Model, OutputSpec
+from lash.agents.vocabulary import Model, OutputSpec, ToolSpec
 from lash.errors import ConfigError
 from lash.model.session.message import Message
 from lash.runtime.app import App
@@ -39,7 +40,7 @@ class Agent:
         model: Model,
         *,
         instructions: str | Callable[[Turn], str] = "",
-        tools: Sequence[Tool | Callable[..., object]] = (),
+        tools: Sequence[Tool | ToolSource | Callable[..., object]] = (),
         output: Any = None,  # noqa: ANN401 (any type)
         max_rounds: int = 32,
         context: Context = WHOLE,
@@ -53,7 +54,8 @@ class Agent:
         self.name = name
         self.model = model
         self.instructions = instructions
-        self.tools = {each.name: each for each in map(as_tool, tools)}
+        self.sources = tuple(each for each in tools if _is_source(each))
+        self.tools = {each.name: each for each in _own_tools(tools)}
         self.output = output
         self.max_rounds = max_rounds
         self.context = context
@@ -63,14 +65,15 @@ class Agent:
         self.model_retry = model_retry
         self.retry = retry
         self.timeout_s = timeout_s
-        if len(self.tools) < len(tools):
+        if len(self.tools) + len(self.sources) < len(tools):
             raise ConfigError(f"agent {name!r} has two tools of one name; rename one of them")
+        _check_prefixes(name, self.sources, self.tools)
         if max_rounds < 1:
             raise ConfigError(f"expected max_rounds of at least 1, got {max_rounds}")
         self.output_spec = None if output is None else _output_spec(name, output)
 
     def __repr__(self) -> str:
-        return f"<agent {self.name} with {len(self.tools)} tools>"
+        return f"<agent {self.name} with {len(self.tools)} tools and {len(self.sources)} sources of tools>"
 
     def declare(self, app: Declarations) -> AgentDefinition:
         """Declare the agent on an application or a router."""
@@ -83,6 +86,18 @@ class Agent:
         conversation, and the tokens that they took, are committed with the turn.
         """
         return await Loop(self, turn).run()
+
+    def find_tool(self, name: str) -> CallableTool | None:
+        """Return the tool that a call names: one of the agent, or one of the source whose prefix the name has."""
+        own = self.tools.get(name)
+        return own or next((each.find(name) for each in self.sources if name.startswith(each.prefix)), None)
+
+    async def tool_specs(self, turn: Turn) -> tuple[ToolSpec, ...]:
+        """Return all tools as the model sees them; raise ToolsUnavailable if a source cannot say what it has."""
+        found = [tool.spec for tool in self.tools.values()]
+        for source in self.sources:
+            found += await source.specs(turn)
+        return tuple(found)
 
     def with_model(self, model: Model) -> Agent:
         """Return the same agent with another model, such as a `ScriptedModel` in a test."""
@@ -118,6 +133,28 @@ def _decide_at_once(app: App, approve: Decide | None) -> Callable[[ApprovalReque
 
 def _plain(decision: Approval) -> dict[str, Any]:
     return {"approved": decision.approved, "text": decision.text}
+
+
+def _is_source(given: object) -> TypeGuard[ToolSource]:
+    return isinstance(getattr(given, "prefix", None), str)
+
+
+def _own_tools(given: Iterable[Tool | ToolSource | Callable[..., object]]) -> Iterator[Tool]:
+    for each in given:
+        if not _is_source(each):
+            assert isinstance(each, Tool) or callable(each)
+            yield as_tool(each)
+
+
+def _check_prefixes(name: str, sources: tuple[ToolSource, ...], tools: Iterable[str]) -> None:
+    """Raise ConfigError if it is not clear from its name alone where a tool comes from."""
+    for number, source in enumerate(sources):
+        others = [each.prefix for each in sources[:number] + sources[number + 1 :]]
+        clash = next((each for each in [*tools, *others] if each.startswith(source.prefix)), None)
+        if clash is not None:
+            raise ConfigError(
+                f"agent {name!r}: {clash!r} begins with {source.prefix!r}, as the tools of another source do; rename it"
+            )
 
 
 def _output_spec(name: str, output: object) -> OutputSpec:

@@ -36,6 +36,12 @@ class ModelUnavailable(ModelError):
         self.retry_after_s = retry_after_s
 
 
+class ToolsUnavailable(ModelError):
+    """The server of some of the agent's tools cannot be reached: try again later, or check that it runs."""
+
+    advice = Advice.RETRY
+
+
 class RequestRefused(ModelError, Permanent):
     """The provider does not accept the request: a wrong key or model, a setting, or too long a conversation."""
 

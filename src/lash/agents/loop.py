@@ -20,9 +20,11 @@ from lash.agents.errors import (
     OutputMismatch,
     RateLimited,
     RequestRefused,
+    ToolsUnavailable,
     TooManyRounds,
 )
-from lash.agents.tools import Tool, ToolAnswer
+from lash.agents.source import CallableTool
+from lash.agents.tools import ToolAnswer
 from lash.agents.vocabulary import ModelReply, ModelRequest, Piece, Stop, Thought, ToolCall, text_part
 from lash.errors import InvalidInput, StepFailed
 from lash.model.session.message import Message, Part, PartKind, ResponseMeta, Role
@@ -39,7 +41,15 @@ _MOST_CORRECTIONS: Final = 2
 """How often a model is asked to correct an output that does not fit its type."""
 _LONGEST_PAUSE_S: Final = 3_600.0
 """The longest pause that a provider is granted by its retry-after."""
-_MODEL_ERRORS: Final = (RequestRefused, ModelRefused, LengthReached, RateLimited, ModelTimedOut, ModelUnavailable)
+_MODEL_ERRORS: Final = (
+    RequestRefused,
+    ModelRefused,
+    LengthReached,
+    RateLimited,
+    ModelTimedOut,
+    ModelUnavailable,
+    ToolsUnavailable,
+)
 BUDGET_REACHED: Final = "budget_reached"
 """The status of a reply that says that the budget is used up."""
 FAILED: Final = "failed"
@@ -129,7 +139,7 @@ class Loop:
         async def model() -> ModelReply | Trouble:
             try:
                 return _whole(await self._stream(await self._request(messages)))
-            except (RateLimited, ModelTimedOut, ModelUnavailable) as error:
+            except (RateLimited, ModelTimedOut, ModelUnavailable, ToolsUnavailable) as error:
                 if is_last:
                     raise
                 return Trouble(error=type(error).__name__, message=str(error), pause_s=_pause(error, pause_s))
@@ -178,7 +188,7 @@ class Loop:
         return ModelRequest(
             messages=messages,
             instructions=agent.instructions(turn) if callable(agent.instructions) else agent.instructions,
-            tools=tuple(tool.spec for tool in agent.tools.values()),
+            tools=await agent.tool_specs(turn),
             output=agent.output_spec,
             files={each: await turn.read_attachment(each) for each in _attachments(messages)},
         )
@@ -237,7 +247,7 @@ class Loop:
         return [_result(call, key, answer) for call, key, answer in zip(calls, keys, answers, strict=True)]
 
     async def _call(self, call: ToolCall, key: str) -> ToolAnswer:
-        tool = self._agent.tools.get(call.name)
+        tool = self._agent.find_tool(call.name)
         if tool is None:
             return await self._step(call, key, None)
         note = ""
@@ -254,7 +264,7 @@ class Loop:
             msgspec.structs.replace(answer, text=f"{answer.text}\n\nApproved with the note: {note}") if note else answer
         )
 
-    async def _step(self, call: ToolCall, key: str, tool: Tool | None) -> ToolAnswer:
+    async def _step(self, call: ToolCall, key: str, tool: CallableTool | None) -> ToolAnswer:
         turn, attempt = self._turn, 0
 
         async def run(arguments: str) -> ToolAnswer:
@@ -265,7 +275,7 @@ class Loop:
                 known = ", ".join(self._agent.tools) or "none"
                 answer = ToolAnswer(text=f"unknown tool {call.name!r}; there are: {known}", failed=True)
             else:
-                answer = await tool.answer(arguments, is_last=attempt == tool.retry.max_attempts)
+                answer = await tool.answer(arguments, turn=turn, is_last=attempt == tool.retry.max_attempts)
             turn.activity({"tool_result": {"id": call.id, "name": call.name, "failed": answer.failed}})
             return answer
 

@@ -20,8 +20,11 @@ def operated(function: F) -> F:
 
 
 def _name(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
-    if given is not None:
-        return given
+    return os_user() if given is None else given
+
+
+def os_user() -> str:
+    """Return the name of the user who runs the command."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):

@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "db": "lash.cli.maintenance:db",
     "import": "lash.cli.framework:import_",
     "web": "lash.cli.web:web",
+    "mcp": "lash.cli.mcp:mcp",
     "worker": "lash.cli.work:worker",
     "workers": "lash.cli.workers:workers",
     "doctor": "lash.cli.doctor:doctor",

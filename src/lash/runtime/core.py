@@ -19,6 +19,7 @@ from lash.runtime.hooks import Hooks
 from lash.runtime.observe.activity import ActivityWriter
 from lash.runtime.outage import HeldLease, Outages
 from lash.runtime.policy import WorkerOptions
+from lash.runtime.resources import Resources
 from lash.runtime.steps.values import bind_arguments
 from lash.runtime.turns.history import Histories
 from lash.runtime.turns.past import Reach
@@ -81,6 +82,7 @@ class Core:
         self._reaches: dict[str, Reach] = {}
         self.activity = ActivityWriter(storage.activity, on_loss=self._note_loss)
         self._outages = Outages(hooks)
+        self.resources = Resources()
 
     def agent(self, name: str | None) -> AgentDefinition:
         return self.definitions.agent(name)
@@ -154,8 +156,9 @@ class Core:
         return False
 
     async def close(self) -> None:
-        """Write buffered activity, then close the storage."""
+        """Close what the runs kept open, write buffered activity, then close the storage."""
         try:
+            await self.resources.close()
             await self.activity.close()
         finally:
             await self.storage.close()

@@ -2,62 +2,22 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
-
 from starlette.types import ASGIApp
 
-from lash.errors import ConfigError
+from lash.cli import serving
 from lash.web.console import Console
 
-_STOP_S: Final = 2
-"""How long open responses may take to end."""
+listening = serving.listening
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 takes a free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=128)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
-
-
-class Server:
-    """A server that runs until it is stopped. Signals are left to the program."""
+class Server(serving.Server):
+    """A server of the console that runs until it is stopped."""
 
     def __init__(self, app: ASGIApp, console: Console) -> None:
-        try:
-            import uvicorn
-        except ModuleNotFoundError:
-            raise ConfigError("lash web needs uvicorn; install it with: pip install 'lash-runtime[web]'") from None
-
-        class WithoutSignals(uvicorn.Server):
-            @contextmanager
-            def capture_signals(self) -> Iterator[None]:
-                """Catch none: the server would raise them again after it has stopped."""
-                yield
-
+        super().__init__(app, extra="web")
         self._console = console
-        self._server = WithoutSignals(
-            uvicorn.Config(
-                app,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                ws="none",
-                lifespan="off",
-                timeout_graceful_shutdown=_STOP_S,
-            )
-        )
-
-    async def run(self, listener: socket.socket) -> None:
-        await self._server.serve(sockets=[listener])
 
     def stop(self) -> None:
         """Let the server end. Streams end now: a server waits for open responses."""
-        self._server.should_exit = True
+        super().stop()
         self._console.end_streams()

@@ -33,6 +33,7 @@ from lash.runtime.turns.messages import estimate_tokens, newest_within, read_rep
 
 if TYPE_CHECKING:
     from lash.runtime.core import Core
+    from lash.runtime.resources import Resources
     from lash.runtime.turns.run import TurnRun
 
 P = ParamSpec("P")
@@ -78,6 +79,11 @@ class Turn(Waits):
     def attempt(self) -> int:
         """The number of this attempt, from 1."""
         return self._run.attempt
+
+    @property
+    def resources(self) -> Resources:
+        """What runs of this app keep open between them, such as connections; closed when the app stops."""
+        return self._core.resources
 
     @property
     def batches(self) -> tuple[Batch, ...]:

@@ -1,0 +1,1 @@
+"""Protocols: how other programs reach agents and storages, each an optional module."""
