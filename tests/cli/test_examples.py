@@ -69,6 +69,7 @@ def directory(tmp_path: Path) -> Path:
     write_program(tmp_path / "bin" / "lash")
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "agents.py").write_text(APPLICATION)
+    (tmp_path / "poll.lash").write_text("process poll(id: str) {\n  finish id\n}\n")
     return tmp_path
 
 

@@ -79,6 +79,6 @@ def test_a_page_about_postgresql_is_a_program(path: Path, directory: Path, datab
 @pytest.mark.parametrize("path", PAGES, ids=page_id)
 def test_every_block_says_its_language(path: Path) -> None:
     """Each block has a language, so that none is left out of the run."""
-    known = {"python", "text", "mermaid", "json", "js", *SHELLS}
+    known = {"python", "text", "mermaid", "json", "js", "lash", *SHELLS}
     for block in blocks_of(path.read_text(encoding="utf-8")):
         assert block.language in known, f"line {block.line}: {block.language!r}"

@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "acts": "lash.cli.act:acts",
     "usage": "lash.cli.usage:usage",
     "counts": "lash.cli.counts:counts",
+    "lang": "lash.cli.lang:lang",
     "db": "lash.cli.maintenance:db",
     "import": "lash.cli.framework:import_",
     "web": "lash.cli.web:web",

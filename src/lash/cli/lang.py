@@ -1,0 +1,155 @@
+"""``lash lang``: check, format and show programs in lashlang."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from lash.cli import exits
+from lash.cli.command import Group, command
+from lash.cli.exits import CommandFailed
+from lash.cli.shell import Shell
+from lash.cli.table import Column
+
+if TYPE_CHECKING:
+    from lash.lang.graph import GraphNode, ModuleGraph
+    from lash.lang.link import LinkedModule
+
+_COLUMNS: Final = (
+    Column("ENTRY"),
+    Column("LINE", right=True),
+    Column("KIND"),
+    Column("WHAT", stretch=True),
+    Column("THEN"),
+)
+
+
+@click.group(cls=Group)
+def lang() -> None:
+    """Check, format and show programs in lashlang, the language for programs that models write."""
+
+
+@command("check", "lash lang check poll.lash", "lash lang check poll.lash --json", group=lang)
+@click.argument("file", metavar="FILE")
+def check(shell: Shell, file: str) -> None:
+    """Parse and link a program, and print what it needs of its host; FILE - reads standard input.
+
+    Modules, operations and types that only its host knows are assumed to exist. The error of a program is printed with
+    its line, and the exit code is 1.
+    """
+    artifact = _linked(_read(file)).artifact
+    resources, abilities = artifact.requirements.resources, artifact.requirements.abilities
+    operations = [f"{alias}.{name}" for alias, each in resources.modules.items() for name in each.operations]
+    by_type = [f"{kind}.{name}" for kind, known in resources.resource_types.items() for name in known]
+    needs = sorted(operations or by_type)
+    shell.done(
+        f"no errors; needs {', '.join(needs)}" if needs else "no errors; needs no operations",
+        {
+            "processes": list(artifact.exports),
+            "modules": {alias: sorted(each.operations) for alias, each in sorted(resources.modules.items())},
+            "types": {kind: sorted(known) for kind, known in sorted(resources.resource_types.items())},
+            "abilities": [each.name for each in fields(abilities) if getattr(abilities, each.name)],
+        },
+    )
+
+
+@command("fmt", "lash lang fmt poll.lash", "lash lang fmt poll.lash --check", group=lang, storage=False)
+@click.argument("file", metavar="FILE")
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; exit with 1 if the layout is another one.")
+def fmt(shell: Shell, file: str, only_check: bool) -> None:  # noqa: FBT001 (click's)
+    """Write a program in the canonical layout, with its comments; FILE - reads standard input and writes the result.
+
+    The text is replaced only if the new one parses to the same program.
+    """
+    from lash.lang.diagnostic import ProgramError
+    from lash.lang.printing.program import format_source
+
+    source = _read(file)
+    try:
+        text = format_source(source)
+    except ProgramError as error:
+        raise _failed(error) from None
+    if only_check and text != source:
+        raise CommandFailed(exits.ERROR, f"{file} is not in the canonical layout; run: lash lang fmt {file}")
+    if only_check:
+        return
+    if file == "-":
+        shell.text(text.removesuffix("\n"))
+    elif text != source:
+        _write(file, text)
+
+
+@command("graph", "lash lang graph poll.lash", "lash lang graph poll.lash --json", group=lang)
+@click.argument("file", metavar="FILE")
+def graph(shell: Shell, file: str) -> None:
+    """List the effects and branches of a program, and what can follow each; FILE - reads standard input.
+
+    THEN has the numbers of the nodes that can follow, LINE the line of the source. The ids in the JSON are those of the
+    effects of a run on a host that has only what the program uses, under the same names.
+    """
+    import msgspec
+
+    from lash.lang.diagnostic import line_and_column
+    from lash.lang.graph import module_graph
+
+    source = _read(file)
+    found = module_graph(_linked(source).artifact)
+    if shell.json:
+        shell.value(msgspec.to_builtins(found))
+        return
+    names = {entry.entry: entry.name for entry in found.entries}
+    numbers = {node.id: str(number) for number, node in enumerate(found.nodes, start=1)}
+
+    def row(node: GraphNode) -> tuple[str, ...]:
+        line = "" if node.span is None else str(line_and_column(source, node.span.start)[0])
+        what = f"{node.title}: {node.text}" if node.title else node.text
+        return names[node.entry], line, node.kind, f"{numbers[node.id]} {what}", _following(found, node, numbers)
+
+    shell.table(_COLUMNS, found.nodes, row, nothing="no effects and no branches")
+
+
+def _following(found: ModuleGraph, node: GraphNode, numbers: dict[str, str]) -> str:
+    ways = [edge for edge in found.edges if edge.source == node.id]
+    return ", ".join(numbers[edge.target] + (f" ({edge.when})" if edge.when else "") for edge in ways)
+
+
+def _read(file: str) -> str:
+    """Return the text of a file as it is, line ends included."""
+    try:
+        if file == "-":
+            return sys.stdin.buffer.read().decode()
+        with open(file, "rb") as opened:  # noqa: PTH123 (one name for files and standard input)
+            return opened.read().decode()
+    except UnicodeDecodeError:
+        raise CommandFailed(exits.USAGE, f"{file}: expected text in UTF-8") from None
+    except OSError as error:
+        raise CommandFailed(exits.USAGE, f"{file}: {error.strerror}") from None
+
+
+def _write(file: str, text: str) -> None:
+    try:
+        with open(file, "wb") as opened:  # noqa: PTH123 (the same)
+            opened.write(text.encode())
+    except OSError as error:
+        raise CommandFailed(exits.ERROR, f"{file}: {error.strerror}") from None
+
+
+def _linked(source: str) -> LinkedModule:
+    from lash.lang.diagnostic import ProgramError
+    from lash.lang.host.assumed import assumed_environment
+    from lash.lang.link import link
+    from lash.lang.parse import parse
+
+    try:
+        program = parse(source)
+        return link(program, assumed_environment(program), source=source)
+    except ProgramError as error:
+        raise _failed(error) from None
+
+
+def _failed(error: Exception) -> CommandFailed:
+    """Return the end of a command whose program has an error; the message has several lines."""
+    return CommandFailed(exits.ERROR, str(error))

@@ -1,0 +1,1 @@
+"""What a host offers to programs: modules, types, abilities and optional syntax."""

@@ -1,0 +1,1 @@
+"""Modules: linked programs under the hash of their meaning."""

@@ -1,0 +1,3 @@
+"""From source text to a syntax tree."""
+
+from lash.lang.parse.parser import parse as parse
