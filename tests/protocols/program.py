@@ -1,0 +1,134 @@
+"""A server and a worker with an agent whose model follows what the user says: ``program.py server URL PORT``.
+
+Models and tools log to a file that the environment names, so that a test can count their calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import lash
+from lash.agents import Agent, ModelReply, ModelRequest, Piece, Thought, ToolCall, tool
+
+PAUSE_S = float(os.environ.get("LASH_TEST_PAUSE_S", "0.02"))
+
+
+def log(line: str) -> None:
+    """Note a call."""
+    if "LASH_TEST_LOG" in os.environ:
+        with Path(os.environ["LASH_TEST_LOG"]).open("a") as file:
+            file.write(f"{line}\n")
+
+
+def weather(city: str) -> dict[str, str]:
+    """Return the weather in a city."""
+    log(f"weather {city}")
+    if city == "Nowhere":
+        raise ValueError("there is no such city")
+    return {"city": city, "sky": "sunny"}
+
+
+@tool(needs_approval=True)
+def refund(order: str) -> str:
+    """Refund an order."""
+    log(f"refund {order}")
+    return f"{order} refunded"
+
+
+async def model(request: ModelRequest) -> AsyncIterator[Piece | ModelReply]:
+    """Do what the last message of the user says: count N, weather CITY..., refund ORDER, fail."""
+    last = request.messages[-1]
+    results = [part.content for part in last.parts if part.kind == "tool_result"]
+    said = next(message.text for message in reversed(request.messages) if message.role == "user")
+    word, *rest = said.split()
+    log(f"model {said}")
+    if word == "fail":
+        raise lash.Permanent("the secret reason")
+    calls = {"weather": "city", "refund": "order"}
+    if word in calls and not results:
+        yield Thought(text="which one?")
+        yield "Let me see. "
+        asked = [
+            ToolCall(id=f"{said}-{number}", name=word, arguments=f'{{"{calls[word]}":"{each}"}}')
+            for number, each in enumerate(rest)
+        ]
+        yield ModelReply.of("Let me see. ", *asked)
+        return
+    words = results or [f"{number} " for number in range(int(rest[0]) if word == "count" else 1)]
+    for each in words:
+        await asyncio.sleep(PAUSE_S)
+        yield each
+    yield ModelReply.of("".join(words))
+
+
+def application(url: str, *, worker: bool = True) -> lash.App:
+    """Return the application with its agents."""
+    app = lash.App(url, worker=worker)
+    Agent("assistant", model, tools=[weather, refund]).declare(app)
+
+    @app.agent
+    async def plain(turn: lash.Turn) -> str:
+        """Count without a model and tools, keep a state, and ask for a name if the user says so."""
+        turn.state["turns"] = turn.state.get("turns", 0) + 1
+        if turn.text.startswith("ask"):
+            name = await turn.wait("name", of_type=str, ask="What is your name?")
+            return f"Hello {name}"
+
+        async def words() -> AsyncIterator[str]:
+            for number in range(int(turn.text.split()[1])):
+                await asyncio.sleep(PAUSE_S)
+                yield f"{number} "
+
+        return await turn.stream("model", words)
+
+    return app
+
+
+def web(app: lash.App) -> Any:  # noqa: ANN401 (an ASGI application)
+    """Return the server."""
+    from contextlib import asynccontextmanager
+
+    from starlette.applications import Starlette
+
+    from lash.protocols import agui, vercel
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with app:
+            yield
+
+    routes = [
+        *agui.routes(app, "assistant", path="/agui"),
+        *agui.routes(app, "plain", path="/plain/agui", show_state=dict),
+        *vercel.routes(app, "assistant", path="/chat"),
+        *vercel.routes(app, "plain", path="/plain/chat"),
+    ]
+    return Starlette(lifespan=lifespan, routes=routes)
+
+
+def main() -> None:
+    """Run the part that the arguments name."""
+    part, url, *rest = sys.argv[1:]
+    if part == "worker":
+        app = application(url)
+
+        async def work() -> None:
+            async with app:
+                print("ready", flush=True)
+                await app.run()
+
+        asyncio.run(work())
+        return
+    import uvicorn
+
+    app = application(url, worker="--no-worker" not in rest)
+    uvicorn.run(web(app), port=int(rest[0]), log_level="info", access_log=False)
+
+
+if __name__ == "__main__":
+    main()
