@@ -119,7 +119,8 @@ def main() -> None:
 
         async def work() -> None:
             async with app:
-                print("ready", flush=True)
+                sys.stdout.write("ready\n")
+                sys.stdout.flush()
                 await app.run()
 
         asyncio.run(work())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -13,7 +14,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from lash.errors import Advice, Conflict, InvalidInput, LashError, NotFound, SessionDeleted, TurnFailed
-from lash.protocols.follow import QUIET_S
 from lash.runtime.app import App
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.turns.handle import SessionHandle
@@ -43,9 +43,9 @@ class Options(NamedTuple):
     session_of: SessionOf | None
     describe_error: DescribeError | None
     cancel_on_disconnect: bool
-    max_body: int = MAX_BODY
-    most_streams: int = MOST_STREAMS
-    quiet_s: float = QUIET_S
+    max_body: int
+    most_streams: int
+    keep_alive_s: float
 
     @property
     def storage(self) -> Storage:
@@ -123,44 +123,60 @@ class Streams:
         self._most = most
         self._open = 0
 
-    def check(self) -> None:
-        """Refuse a request if there are too many streams."""
+    @contextmanager
+    def place(self) -> Iterator[Place]:
+        """Take a place for a stream, or refuse the request; it is free again if no response is made of it."""
         if self._open >= self._most:
             raise HTTPException(503, "too many open streams", {"Retry-After": "1"})
+        self._open += 1
+        place = Place(self._free)
+        try:
+            yield place
+        finally:
+            if not place.is_used:
+                self._free()
+
+    def _free(self) -> None:
+        self._open -= 1
+
+
+class Place:
+    """The place of one stream."""
+
+    def __init__(self, free: Callable[[], None]) -> None:
+        self._free = free
+        self.is_used = False
 
     def response(
         self, source: AsyncGenerator[str, None], headers: dict[str, str], after: Callable[[], Awaitable[None]]
     ) -> Response:
         """Return a response of events. ``after`` is awaited when it ends, also if the client has gone."""
-        return _EventStream(self._counted(source), headers, after)
-
-    async def _counted(self, source: AsyncGenerator[str, None]) -> AsyncIterator[str]:
-        self._open += 1
-        try:
-            async for line in source:
-                yield line
-        finally:
-            self._open -= 1
-            await source.aclose()
+        self.is_used = True
+        return _EventStream(source, headers, after, self._free)
 
 
 class _EventStream(StreamingResponse):
     """Server-sent events, whose source is closed with the response."""
 
     def __init__(
-        self, source: AsyncIterator[str], headers: dict[str, str], after: Callable[[], Awaitable[None]]
+        self,
+        source: AsyncGenerator[str, None],
+        headers: dict[str, str],
+        after: Callable[[], Awaitable[None]],
+        free: Callable[[], None],
     ) -> None:
         # nginx buffers responses unless it is asked not to.
         every = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
         super().__init__(source, media_type="text/event-stream", headers={**every, **headers})
         self._source = source
         self._after = after
+        self._free = free
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
+            self._free()
             # The client may have gone while an event was sent; the source is then suspended.
-            if inspect.isasyncgen(self._source):
-                await self._source.aclose()
+            await self._source.aclose()
             await self._after()

@@ -11,10 +11,10 @@ from starlette.routing import Route
 
 from lash.errors import InvalidInput, LashError, SessionDeleted
 from lash.model.value import JSON
-from lash.protocols.agui.messages import conversation
+from lash.protocols.agui.messages import JSONMessage, conversation
 from lash.protocols.agui.request import RunInput, user_input
 from lash.protocols.agui.run import Fields, Run, interrupt, state_patch
-from lash.protocols.follow import Ended, Quiet, follow
+from lash.protocols.follow import QUIET_S, Ended, Quiet, follow
 from lash.protocols.http import (
     COMMENT,
     MAX_BODY,
@@ -47,6 +47,7 @@ def routes(
     cancel_on_disconnect: bool = False,
     max_body: int = MAX_BODY,
     most_streams: int = MOST_STREAMS,
+    keep_alive_s: float = QUIET_S,
 ) -> list[Route]:
     """Return the routes through which AG-UI clients talk to an agent, for an ASGI application of your own.
 
@@ -57,13 +58,16 @@ def routes(
     They answer every request that reaches them. ``session_of`` returns the session of a thread, or None to refuse the
     request; without it, the id of the thread is the id of the session. ``show_state`` returns what clients see of the
     session's state; without it they see nothing. ``describe_error`` returns what they see of a failed turn.
-    A run whose client has gone goes on, unless ``cancel_on_disconnect`` is true.
+    A run whose client has gone goes on, unless ``cancel_on_disconnect`` is true. A silent stream gets a comment every
+    ``keep_alive_s`` seconds.
     """
-    options = Options(app, agent, session_of, describe_error, cancel_on_disconnect, max_body, most_streams)
+    options = Options(
+        app, agent, session_of, describe_error, cancel_on_disconnect, max_body, most_streams, keep_alive_s
+    )
     server = _Server(options, show_state)
     return [
-        Route(path, guarded(server.run), methods=["POST"]),
-        Route(f"{path.rstrip('/')}/{{thread_id:path}}", guarded(server.messages), methods=["GET"]),
+        Route(path, guarded(server.run), methods=["POST"], name="agui"),
+        Route(f"{path.rstrip('/')}/{{thread_id:path}}", guarded(server.messages), methods=["GET"], name="agui-thread"),
     ]
 
 
@@ -75,18 +79,19 @@ class _Server:
 
     async def run(self, request: Request) -> Response:
         given = await read_json(request, RunInput, self._options.max_body)
-        self._streams.check()
-        session = await self._options.session(request, given.thread_id)
         earlier, known = given.split()
+        with self._streams.place() as place:
+            session = await self._options.session(request, given.thread_id)
+            turn = await self._turn(session, given, earlier)
+            stream = _Stream(self._options, self._show_state, session, given, turn)
+            return place.response(stream.lines(Run(turn, earlier, known)), {}, stream.after)
+
+    async def _turn(self, session: SessionHandle, given: RunInput, earlier: list[JSONMessage]) -> Attached:
         if given.resume:
-            turn = await answer(session, self._options.storage, given.answers)
-        elif earlier:
-            turn = await send(session, self._options.storage, user_input(earlier[-1]))
-        else:
+            return await answer(session, self._options.storage, given.answers)
+        if not earlier:
             raise InvalidInput("expected a message of the user, or answers to interrupts in resume")
-        stream = _Stream(self._options, self._show_state, session, given, turn)
-        lines = stream.lines(Run(turn, earlier, known))
-        return self._streams.response(lines, {}, stream.after)
+        return await send(session, self._options.storage, user_input(earlier[-1]))
 
     async def messages(self, request: Request) -> Response:
         session = await self._options.session(request, request.path_params["thread_id"])
@@ -115,7 +120,7 @@ class _Stream:
         for fields in run.begin():
             yield event(fields)
         try:
-            async for each in follow(self._options.storage, self._turn, quiet_s=self._options.quiet_s):
+            async for each in follow(self._options.storage, self._turn, quiet_s=self._options.keep_alive_s):
                 if isinstance(each, Quiet):
                     yield COMMENT
                 elif isinstance(each, Ended):

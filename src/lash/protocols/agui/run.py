@@ -63,6 +63,10 @@ class Run:
     def settle(self, replied: Replied) -> Iterator[Fields]:
         """Yield what turns the client's messages into the committed ones."""
         wanted = said(replied.messages)
+        for message in wanted:
+            # A client puts a result behind its call, wherever the event comes; a snapshot would put it at the end.
+            if message["role"] == "tool":
+                yield from self._return(message["toolCallId"], message["content"])
         self._has = in_order(self._has)
         if not self._is_begin_of(wanted):
             yield from self._close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,21 +13,22 @@ from starlette.routing import Route
 from lash.errors import InvalidInput, LashError, SessionNotFound
 from lash.model.causal import TurnCause
 from lash.model.session.session import ActivePath
-from lash.protocols.follow import Ended, Quiet, follow
+from lash.protocols.follow import QUIET_S, Ended, Quiet, follow
 from lash.protocols.http import (
     COMMENT,
     MAX_BODY,
     MOST_STREAMS,
     DescribeError,
     Options,
+    Place,
     SessionOf,
     Streams,
     event,
     guarded,
     read_json,
 )
-from lash.protocols.turn import Attached, Failed, Gone, Outcome, Replied, Waiting, active, answer, attach, send
-from lash.protocols.vercel.messages import ui_messages
+from lash.protocols.turn import Answer, Attached, Failed, Gone, Outcome, Replied, Waiting, active, answer, attach, send
+from lash.protocols.vercel.messages import UIMessage, UIPart, ui_messages
 from lash.protocols.vercel.reply import Chunk, Reply
 from lash.protocols.vercel.request import ChatRequest, answers_of, decisions, user_input
 from lash.runtime.app import App
@@ -50,6 +51,7 @@ def routes(
     cancel_on_disconnect: bool = False,
     max_body: int = MAX_BODY,
     most_streams: int = MOST_STREAMS,
+    keep_alive_s: float = QUIET_S,
 ) -> list[Route]:
     """Return the routes through which clients of the AI SDK talk to an agent, for an ASGI application of your own.
 
@@ -59,14 +61,17 @@ def routes(
 
     They answer every request that reaches them. ``session_of`` returns the session of a chat, or None to refuse the
     request; without it, the id of the chat is the id of the session. ``describe_error`` returns what clients see of a
-    failed turn. A turn whose client has gone goes on, unless ``cancel_on_disconnect`` is true.
+    failed turn. A turn whose client has gone goes on, unless ``cancel_on_disconnect`` is true. A silent stream gets
+    a comment every ``keep_alive_s`` seconds.
     """
-    options = Options(app, agent, session_of, describe_error, cancel_on_disconnect, max_body, most_streams)
+    options = Options(
+        app, agent, session_of, describe_error, cancel_on_disconnect, max_body, most_streams, keep_alive_s
+    )
     server, base = _Server(options), path.rstrip("/")
     return [
-        Route(path, guarded(server.post), methods=["POST"]),
-        Route(f"{base}/{{chat_id:path}}/stream", guarded(server.resume), methods=["GET"]),
-        Route(f"{base}/{{chat_id:path}}", guarded(server.messages), methods=["GET"]),
+        Route(path, guarded(server.post), methods=["POST"], name="chat"),
+        Route(f"{base}/{{chat_id:path}}/stream", guarded(server.resume), methods=["GET"], name="chat-stream"),
+        Route(f"{base}/{{chat_id:path}}", guarded(server.messages), methods=["GET"], name="chat-messages"),
     ]
 
 
@@ -77,41 +82,40 @@ class _Server:
 
     async def post(self, request: Request) -> Response:
         given = await read_json(request, ChatRequest, self._options.max_body)
-        self._streams.check()
-        session = await self._options.session(request, given.id)
         if given.trigger != "submit-message":
             raise InvalidInput(f"expected the trigger 'submit-message', got {given.trigger!r:.80}")
         message, parts = given.split()
-        answers = answers_of(given, parts)
-        storage = self._options.storage
-        if answers:
-            turn = await answer(session, storage, answers)
-        elif message is not None:
-            turn = await send(session, storage, user_input(message))
-        else:
-            raise InvalidInput("expected a message of the user")
-        if parts and not turn.is_continued and not turn.is_new:
-            # The client adds to what it has, so nothing of it is streamed again.
-            turn = turn._replace(cursor=await session.cursor(), is_whole=False)
-        return self._respond(session, turn, parts)
+        with self._streams.place() as place:
+            session = await self._options.session(request, given.id)
+            turn = await self._turn(session, message, answers_of(given, parts))
+            if parts and not turn.is_continued and not turn.is_new:
+                # The client adds to what it has, so nothing of it is streamed again.
+                turn = turn._replace(cursor=await session.cursor(), is_whole=False)
+            return self._respond(place, session, turn, parts)
 
     async def resume(self, request: Request) -> Response:
-        session = await self._options.session(request, request.path_params["chat_id"])
-        self._streams.check()
-        storage = self._options.storage
-        turn = await active(storage, session.session_id) or await self._ended_lately(session)
-        return Response(status_code=204) if turn is None else self._respond(session, turn, [])
+        with self._streams.place() as place:
+            session = await self._options.session(request, request.path_params["chat_id"])
+            turn = await active(self._options.storage, session.session_id) or await self._ended_lately(session)
+            return Response(status_code=204) if turn is None else self._respond(place, session, turn, [])
 
     async def messages(self, request: Request) -> Response:
         session = await self._options.session(request, request.path_params["chat_id"])
         entries = await session.transcript()
         return JSONResponse({"messages": ui_messages(entry.message for entry in entries)})
 
-    def _respond(self, session: SessionHandle, turn: Attached, parts: list[dict[str, Any]]) -> Response:
+    async def _turn(self, session: SessionHandle, message: UIMessage | None, answers: list[Answer]) -> Attached:
+        if answers:
+            return await answer(session, self._options.storage, answers)
+        if message is None:
+            raise InvalidInput("expected a message of the user")
+        return await send(session, self._options.storage, user_input(message))
+
+    def _respond(self, place: Place, session: SessionHandle, turn: Attached, parts: list[UIPart]) -> Response:
         denied = {each.id for each in decisions(parts) if not each.approved}
         calls = {part["toolCallId"] for part in parts if _approval_id(part) in denied}
         stream = _Stream(self._options, session, turn)
-        return self._streams.response(stream.lines(Reply(turn, parts, calls)), _HEADERS, stream.after)
+        return place.response(stream.lines(Reply(turn, parts, calls)), _HEADERS, stream.after)
 
     async def _ended_lately(self, session: SessionHandle) -> Attached | None:
         """Return the last turn if it was committed lately."""
@@ -141,7 +145,7 @@ class _Stream:
         for chunk in reply.begin():
             yield event(chunk)
         try:
-            async for each in follow(self._options.storage, self._turn, quiet_s=self._options.quiet_s):
+            async for each in follow(self._options.storage, self._turn, quiet_s=self._options.keep_alive_s):
                 if isinstance(each, Quiet):
                     yield COMMENT
                 elif isinstance(each, Ended):
@@ -177,6 +181,6 @@ class _Stream:
             yield {"type": "abort", "reason": "the turn was cancelled"}
 
 
-def _approval_id(part: dict[str, Any]) -> object:
+def _approval_id(part: UIPart) -> object:
     approval = part.get("approval")
     return approval.get("id") if isinstance(approval, dict) and isinstance(part.get("toolCallId"), str) else None
