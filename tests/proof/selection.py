@@ -86,6 +86,12 @@ LONG: Final = (
     "tests/proof/model",
     "tests/proof/security/test_sealed_contract.py",
     "tests/proof/security/test_secrets.py",
+    "tests/protocols/test_agui.py::test_a_stream_continues_after_a_kill_of_the_worker",
+    "tests/protocols/test_agui.py::test_an_interrupt_outlives_the_server_and_is_answered_once",
+    "tests/protocols/test_agui.py::test_the_same_request_continues_after_a_kill_of_the_server",
+    "tests/protocols/test_vercel.py::test_a_chat_continues_after_a_kill_of_the_worker",
+    "tests/protocols/test_vercel.py::test_a_chat_reconnects_after_a_kill_of_the_server",
+    "tests/protocols/test_vercel.py::test_approvals_are_asked_for_and_decided_once",
     "tests/repository/test_facade.py::test_mypy_knows_the_names",
     "tests/repository/test_own_tree.py",
     "tests/repository/test_planted.py",
@@ -130,10 +136,13 @@ ROTATED: Final = {
     "tests/benchmarks/test_scenarios.py": 8,
     "tests/proof/fuzz/test_damage.py": 2,
     "tests/proof/security/test_sealed_contract.py": 2,
+    "tests/protocols/test_agui.py": 3,
+    "tests/protocols/test_vercel.py": 3,
 }
 """Files of which CI runs one of so many parts for each commit (`tools.rotation`); ``make proof`` runs all of them.
 
-They are the scenarios of the benchmarks at a tiny size, and tests that repeat others with encryption or at random.
+They are the scenarios of the benchmarks at a tiny size, tests that repeat others with encryption or at random, and
+kills that both front-end protocols survive by the same code.
 """
 MEMORY_PARTS: Final = 3
 """The same for the tests on SQLite in memory, which is the engine of files without the file."""

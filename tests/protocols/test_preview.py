@@ -178,6 +178,15 @@ def test_an_agui_client_has_what_was_committed(case: str) -> None:
     assert results == (["rain", "sunny"] if has_tools else [])
 
 
+def test_half_a_reply_is_taken_back_at_once() -> None:
+    """When the next worker begins, the client has nothing left of the reply that was cut off."""
+    for begun, again in ((FIRST, AGAIN), (STREAM, STREAM_AGAIN)):
+        page, run = Page(USER), Run(NEW, [USER], [])
+        for event in (begun, Piece("half"), again):
+            page.apply(run.events(event))
+        assert page.finished() == [USER]
+
+
 def test_a_whole_preview_needs_no_snapshot() -> None:
     """A client that saw everything gets no message twice."""
     for case in ("all of it was shown", "tools", "tools return in another order", "nothing was shown"):

@@ -33,6 +33,7 @@ FAILED: Final = "The agent failed to answer."
 SessionOf: TypeAlias = Callable[[Request, str], "str | None | Awaitable[str | None]"]
 """Returns the id of the session that a client's thread or chat stands for; None if this request may not use it."""
 DescribeError: TypeAlias = Callable[[TurnFailed], str]
+"""Returns what a client sees of a turn that failed permanently."""
 
 
 class Options(NamedTuple):

@@ -348,8 +348,8 @@ class Turn(Waits):
         """Show pieces of text as they come, and record the whole as a step; after a crash the record is returned.
 
         ``pieces`` is an async generator, or a function that returns one and its arguments, which take part in the
-        identity of the step. Observers get ``{"stream": key}`` first, and each piece as ``{"text": piece}``. A step that
-        runs again after a crash shows its pieces again, after the same key.
+        identity of the step. Observers get ``{"stream": key}`` first, and each piece as ``{"text": piece}``. A step
+        that runs again after a crash shows its pieces again, after the same key.
         """
         self._streams[name] += 1
         key = name if self._streams[name] == 1 else f"{name}#{self._streams[name]}"
