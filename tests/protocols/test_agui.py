@@ -49,7 +49,7 @@ def is_delta(number: int) -> Any:  # noqa: ANN401 (a condition)
     def check(line: Line) -> bool:
         nonlocal seen
         seen += line.get("event", {}).get("type") == "TEXT_MESSAGE_CONTENT"
-        return seen == number
+        return bool(seen == number)
 
     return check
 

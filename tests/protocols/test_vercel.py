@@ -70,6 +70,7 @@ def test_chats_stream_text_tools_questions_and_errors(programs: Programs) -> Non
         assert [each["role"] for each in after["messages"]] == ["user", "assistant"]
         assert text_of(after["messages"][1]["parts"]) == words(5)
 
+    parts: list[Line] = []
     for after in did(lines, "tools"):
         parts = [each for each in after["messages"][1]["parts"] if each["type"] != "reasoning"]
         assert [each["type"] for each in parts] == [

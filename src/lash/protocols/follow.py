@@ -190,9 +190,10 @@ class _Reader:
                 return Thought(text)
             case {"tool_call": dict(call)} | {"approval": dict(call)}:
                 return _called(call, payload)
-            case {"tool_result": {"id": str(call_id), **result}}:
-                text = result.get("text")
-                return Returned(call_id, text if isinstance(text, str) else None, bool(result.get("failed")))
+            case {"tool_result": {"id": str(call_id), "text": str(text), **rest}}:
+                return Returned(call_id, text, bool(rest.get("failed")))
+            case {"tool_result": {"id": str(call_id), **rest}}:
+                return Returned(call_id, None, bool(rest.get("failed")))
         return Shown(payload)
 
     def _began(self, place: str, *, is_round: bool) -> Began:

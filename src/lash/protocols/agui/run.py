@@ -25,7 +25,7 @@ class Run:
     """The messages of one turn as a client has them, and the events that change them."""
 
     def __init__(self, turn: Attached, earlier: list[JSONMessage], known: list[JSONMessage]) -> None:
-        """``earlier`` are the client's messages up to that of this turn, ``known`` those that it has of the turn."""
+        """``earlier`` are the client's messages up to that of this turn, ``known`` its messages of the turn itself."""
         self._turn_id = turn.turn_id
         self._earlier = earlier
         self._has = [each for message in known if (each := normal(message)) is not None]
