@@ -99,10 +99,15 @@ class Programs:
         self._running: list[subprocess.Popen[str]] = []
         self._port = _free_port()
         self.log = folder / "calls.txt"
+        self._gate = folder / "gate"
 
-    def server(self, *options: str, pause_s: float = 0.01) -> subprocess.Popen[str]:
+    def open_gate(self) -> None:
+        """Let models and tools go on that stop at the gate."""
+        self._gate.touch()
+
+    def server(self, *options: str) -> subprocess.Popen[str]:
         """Start a server, always on the same port, and return it when it answers."""
-        process = self._start(["server", self._url, str(self._port), *options], pause_s)
+        process = self._start(["server", self._url, str(self._port), *options])
         deadline = time.monotonic() + _START_S
         while process.poll() is None and time.monotonic() < deadline:
             try:
@@ -113,9 +118,9 @@ class Programs:
                 return process
         raise AssertionError(f"the server did not start: {self._errors()}")
 
-    def worker(self, pause_s: float = 0.01) -> subprocess.Popen[str]:
+    def worker(self) -> subprocess.Popen[str]:
         """Start a worker and return it when it works."""
-        process = self._start(["worker", self._url], pause_s)
+        process = self._start(["worker", self._url])
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n", self._errors()
         return process
@@ -146,8 +151,8 @@ class Programs:
                 process.send_signal(signal.SIGKILL)
             process.communicate()
 
-    def _start(self, arguments: list[str], pause_s: float) -> subprocess.Popen[str]:
-        environment = {**os.environ, "LASH_TEST_LOG": str(self.log), "LASH_TEST_PAUSE_S": str(pause_s)}
+    def _start(self, arguments: list[str]) -> subprocess.Popen[str]:
+        environment = {**os.environ, "LASH_TEST_LOG": str(self.log), "LASH_TEST_GATE": str(self._gate)}
         with (self._folder / f"stderr-{len(self._running)}.txt").open("w") as stderr:
             process = subprocess.Popen(
                 [sys.executable, str(PROGRAM), *arguments],

@@ -1,6 +1,7 @@
 """A server and a worker with an agent whose model follows what the user says: ``program.py server URL PORT``.
 
-Models and tools log to a file that the environment names, so that a test can count their calls.
+Models and tools log to a file that the environment names, so that a test can count their calls. Some of them stop
+until another file exists, so that a test can act while they run.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ from typing import Any
 import lash
 from lash.agents import Agent, ModelReply, ModelRequest, Piece, Thought, ToolCall, tool
 
-PAUSE_S = float(os.environ.get("LASH_TEST_PAUSE_S", "0.02"))
+HELD = 3
+"""How many words come before the gate."""
 
 
 def log(line: str) -> None:
@@ -25,9 +28,25 @@ def log(line: str) -> None:
             file.write(f"{line}\n")
 
 
+def is_open() -> bool:
+    """Return whether the gate is open; it always is if the environment names none."""
+    return "LASH_TEST_GATE" not in os.environ or Path(os.environ["LASH_TEST_GATE"]).exists()
+
+
+async def counted(text: str) -> AsyncIterator[str]:
+    """Yield numbers: all of them for ``count N``, only the first until the gate is open for ``hold N``."""
+    word, count = text.split()
+    for number in range(int(count)):
+        while word == "hold" and number == HELD and not is_open():  # noqa: ASYNC110 (a file in another process)
+            await asyncio.sleep(0.02)
+        yield f"{number} "
+
+
 def weather(city: str) -> dict[str, str]:
     """Return the weather in a city."""
     log(f"weather {city}")
+    while not is_open():
+        time.sleep(0.02)
     if city == "Nowhere":
         raise ValueError("there is no such city")
     return {"city": city, "sky": "sunny"}
@@ -41,7 +60,7 @@ def refund(order: str) -> str:
 
 
 async def model(request: ModelRequest) -> AsyncIterator[Piece | ModelReply]:
-    """Do what the last message of the user says: count N, weather CITY..., refund ORDER, fail."""
+    """Do what the last message of the user says: count N, hold N, weather CITY..., refund ORDER..., fail."""
     last = request.messages[-1]
     results = [part.content for part in last.parts if part.kind == "tool_result"]
     said = next(message.text for message in reversed(request.messages) if message.role == "user")
@@ -59,10 +78,13 @@ async def model(request: ModelRequest) -> AsyncIterator[Piece | ModelReply]:
         ]
         yield ModelReply.of("Let me see. ", *asked)
         return
-    words = results or [f"{number} " for number in range(int(rest[0]) if word == "count" else 1)]
-    for each in words:
-        await asyncio.sleep(PAUSE_S)
+    words = list(results)
+    for each in results:
         yield each
+    if not results:
+        async for each in counted(said):
+            words.append(each)
+            yield each
     yield ModelReply.of("".join(words))
 
 
@@ -78,13 +100,7 @@ def application(url: str, *, worker: bool = True) -> lash.App:
         if turn.text.startswith("ask"):
             name = await turn.wait("name", of_type=str, ask="What is your name?")
             return f"Hello {name}"
-
-        async def words() -> AsyncIterator[str]:
-            for number in range(int(turn.text.split()[1])):
-                await asyncio.sleep(PAUSE_S)
-                yield f"{number} "
-
-        return await turn.stream("model", words)
+        return await turn.stream("model", counted, turn.text)
 
     return app
 

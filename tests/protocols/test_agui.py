@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.protocols.clients import Line, Programs, kill
+from tests.protocols.program import HELD
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
@@ -42,14 +43,14 @@ def texts(messages: list[Line]) -> list[tuple[str, str]]:
     return [(each["role"], each.get("content", "")) for each in messages if each["role"] != "reasoning"]
 
 
-def is_delta(number: int) -> Any:  # noqa: ANN401 (a condition)
-    """Return a condition that holds at the n-th piece of text."""
-    seen = 0
+def are_held(*names: str) -> Any:  # noqa: ANN401 (a condition)
+    """Return a condition that holds when each of the runs has shown what comes before the gate."""
+    left = dict.fromkeys(names, HELD)
 
     def check(line: Line) -> bool:
-        nonlocal seen
-        seen += line.get("event", {}).get("type") == "TEXT_MESSAGE_CONTENT"
-        return bool(seen == number)
+        if line["name"] in left and line.get("event", {}).get("type") == "TEXT_MESSAGE_CONTENT":
+            left[line["name"]] -= 1
+        return not any(left.values())
 
     return check
 
@@ -57,21 +58,24 @@ def is_delta(number: int) -> Any:  # noqa: ANN401 (a condition)
 def test_runs_stream_text_tools_state_and_errors(programs: Programs) -> None:
     """Eight runs at once get their own text live, tool calls with results, state, questions and errors."""
     programs.server()
-    counts = [run_of(programs, f"count-{number}", user(f"count {number}")) for number in range(3, 7)]
-    lines = programs.run(
-        _SCRIPT,
-        *counts,
+    runs = [
+        *(run_of(programs, f"hold-{number}", user(f"hold {number}")) for number in range(4, 8)),
         run_of(programs, "tools", user("weather Rome Nowhere")),
         run_of(programs, "fails", user("fail")),
-        run_of(programs, "state", user("count 2"), path="/plain/agui", state={"old": True}),
+        run_of(programs, "state", user("hold 4"), path="/plain/agui", state={"old": True}),
         run_of(programs, "asks", user("ask"), path="/plain/agui"),
-    )
-    for number in range(3, 7):
-        name, whole = f"count-{number}", "".join(f"{each} " for each in range(number))
+    ]
+    with programs.client(_SCRIPT, runs) as client:
+        # None of these turns can end before the gate is open: what is shown until then comes live.
+        lines = client.until(are_held("hold-4", "hold-5", "hold-6", "hold-7", "state"))
+        programs.open_gate()
+        lines += client.lines()
+    for number in range(4, 8):
+        name, whole = f"hold-{number}", "".join(f"{each} " for each in range(number))
         shown = [each["delta"] for each in events(lines, name) if each["type"] == "TEXT_MESSAGE_CONTENT"]
-        assert shown == [f"{each} " for each in range(number)], "each piece comes as it is made"
-        assert texts(end(lines, name)["messages"]) == [("user", f"count {number}"), ("assistant", whole)]
-        assert texts(programs.get(f"/agui/{name}")["messages"]) == [("user", f"count {number}"), ("assistant", whole)]
+        assert (shown[:HELD], "".join(shown)) == (["0 ", "1 ", "2 "], whole), "each piece comes as it is made"
+        assert texts(end(lines, name)["messages"]) == [("user", f"hold {number}"), ("assistant", whole)]
+        assert texts(programs.get(f"/agui/{name}")["messages"]) == [("user", f"hold {number}"), ("assistant", whole)]
     assert not [line for line in lines if "warning" in line]
 
     call = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
@@ -81,9 +85,11 @@ def test_runs_stream_text_tools_state_and_errors(programs: Programs) -> None:
     assert types(lines, "tools") == [
         "RUN_STARTED", *thought, *text, *call, *call, "TOOL_CALL_RESULT", *text, "RUN_FINISHED",
     ]  # fmt: skip
-    question, spoken, rome, nowhere, reply = (
+    question, spoken, *results, reply = (
         each for each in end(lines, "tools")["messages"] if each["role"] != "reasoning"
     )
+    # Tools run side by side, and a client keeps their results in the order in which they returned.
+    rome, nowhere = sorted(results, key=lambda each: str(each["toolCallId"]))
     assert [each["function"]["arguments"] for each in spoken["toolCalls"]] == ['{"city":"Rome"}', '{"city":"Nowhere"}']
     assert [rome["content"], nowhere["content"]] == [
         '{"city":"Rome","sky":"sunny"}', "ValueError: there is no such city",
@@ -104,26 +110,26 @@ def test_runs_stream_text_tools_state_and_errors(programs: Programs) -> None:
 
 def test_the_same_request_continues_after_a_kill_of_the_server(programs: Programs) -> None:
     """A client whose server was killed in mid-stream posts the same again: one question, one whole reply."""
-    server = programs.server(pause_s=0.1)
-    run = run_of(programs, "kill", user("count 12"))
+    server = programs.server()
+    run = run_of(programs, "kill", user("hold 12"))
     with programs.client(_SCRIPT, [run]) as client:
-        client.until(is_delta(3))
+        client.until(are_held("kill"))
         kill(server)
         left = client.until(lambda line: "end" in line)[-1]["end"]
     assert left["error"] is not None
     partial = left["messages"]
-    assert len(partial) == 2
-    assert partial[1]["content"].startswith("0 1 2 ")
+    assert texts(partial) == [("user", "hold 12"), ("assistant", "0 1 2 ")]
 
+    programs.open_gate()
     programs.server()
     lines = programs.run(_SCRIPT, {**run, "messages": partial})
-    whole = [("user", "count 12"), ("assistant", "".join(f"{each} " for each in range(12)))]
+    whole = [("user", "hold 12"), ("assistant", "".join(f"{each} " for each in range(12)))]
     assert texts(end(lines, "kill")["messages"]) == whole
     assert texts(programs.get("/agui/kill")["messages"]) == whole
     assert events(lines, "kill")[-1]["outcome"] == {"type": "success"}
     # A third time: the reply is there, and nothing runs again.
     calls = programs.calls("model")
-    lines = programs.run(_SCRIPT, {**run, "messages": [user("count 12")]})
+    lines = programs.run(_SCRIPT, {**run, "messages": [user("hold 12")]})
     assert texts(end(lines, "kill")["messages"]) == whole
     assert programs.calls("model") == calls == 2
 
@@ -131,11 +137,12 @@ def test_the_same_request_continues_after_a_kill_of_the_server(programs: Program
 def test_a_stream_continues_after_a_kill_of_the_worker(programs: Programs) -> None:
     """The stream of a turn whose worker is killed drops the half reply, and shows that of the next worker."""
     programs.server("--no-worker")
-    worker = programs.worker(pause_s=0.1)
-    runs = [run_of(programs, "loop", user("count 9")), run_of(programs, "plain", user("count 9"), path="/plain/agui")]
+    worker = programs.worker()
+    runs = [run_of(programs, "loop", user("hold 9")), run_of(programs, "plain", user("hold 9"), path="/plain/agui")]
     with programs.client(_SCRIPT, runs) as client:
-        client.until(is_delta(6))
+        client.until(are_held("loop", "plain"))
         kill(worker)
+        programs.open_gate()
         programs.worker()
         lines = list(client.lines())
     for name in ("loop", "plain"):
@@ -143,9 +150,9 @@ def test_a_stream_continues_after_a_kill_of_the_worker(programs: Programs) -> No
         assert "MESSAGES_SNAPSHOT" in types(lines, name), "the half reply is taken back"
         shown = [each["delta"] for each in events(lines, name) if each["type"] == "TEXT_MESSAGE_CONTENT"]
         assert "".join(shown).endswith(whole)
-        assert texts(end(lines, name)["messages"]) == [("user", "count 9"), ("assistant", whole)]
+        assert texts(end(lines, name)["messages"]) == [("user", "hold 9"), ("assistant", whole)]
         assert end(lines, name)["error"] is None
-        assert texts(programs.get(f"/agui/{name}")["messages"]) == [("user", "count 9"), ("assistant", whole)]
+        assert texts(programs.get(f"/agui/{name}")["messages"]) == [("user", "hold 9"), ("assistant", whole)]
 
 
 def test_an_interrupt_outlives_the_server_and_is_answered_once(programs: Programs) -> None:

@@ -16,7 +16,6 @@ import lash
 from lash.protocols import agui, vercel
 from lash.protocols.follow import follow
 from lash.protocols.turn import UserInput, send
-from tests.protocols import program
 from tests.protocols.exchange import Answer, exchange
 from tests.protocols.program import application
 from tests.web.site import Counted
@@ -36,12 +35,6 @@ async def idle(backend_url: str) -> AsyncIterator[lash.App]:
     """The application without a worker: nothing that is sent is answered."""
     async with application(backend_url, worker=False) as opened:
         yield opened
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the models reply without pauses."""
-    monkeypatch.setattr(program, "PAUSE_S", 0.0)
 
 
 async def _sent(app: lash.App) -> None:

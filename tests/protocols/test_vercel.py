@@ -57,14 +57,18 @@ def test_chats_stream_text_tools_questions_and_errors(programs: Programs) -> Non
     """Chats at once get their own text live, tool parts, questions and errors; a finished chat resumes to the same."""
     programs.server()
     file = {"type": "file", "mediaType": "text/plain", "url": f"data:text/plain;base64,{_encoded(b'hello')}"}
-    lines = programs.run(
-        _SCRIPT,
-        chat(programs, "count", send("count 5", file), {"resume": True}),
+    chats = [
+        chat(programs, "count", send("hold 5", file), {"resume": True}),
         chat(programs, "tools", send("weather Rome Nowhere"), {"resume": True}),
         chat(programs, "fails", send("fail")),
         chat(programs, "asks", send("ask"), {"answer": "Ada"}, path="/plain/chat"),
-    )
-    assert shown_texts(lines, "count")[:5] == [words(number) for number in range(1, 6)]
+    ]
+    with programs.client(_SCRIPT, chats) as client:
+        # This turn cannot end before the gate is open: what is shown until then comes live.
+        lines = client.until(is_shown("0 1 2 "))
+        assert shown_texts(lines, "count") == [words(1), words(2), words(3)]
+        programs.open_gate()
+        lines += client.lines()
     for after in did(lines, "count"):
         assert (after["status"], after["error"]) == ("ready", None)
         assert [each["role"] for each in after["messages"]] == ["user", "assistant"]
@@ -92,34 +96,36 @@ def test_chats_stream_text_tools_questions_and_errors(programs: Programs) -> Non
 
 def test_a_chat_reconnects_after_a_kill_of_the_server(programs: Programs) -> None:
     """A chat whose server was killed in mid-stream resumes its stream, or sends again: one question, one reply."""
-    server = programs.server(pause_s=0.1)
-    with programs.client(_SCRIPT, [chat(programs, "kill", send("count 12"))]) as client:
+    server = programs.server()
+    with programs.client(_SCRIPT, [chat(programs, "kill", send("hold 12"))]) as client:
         client.until(is_shown("0 1 2 "))
         kill(server)
         [left] = did(client.until(lambda line: "did" in line), "kill")
     assert left["status"] == "error"
-    assert text_of(left["messages"][1]["parts"]).startswith("0 1 2 ")
+    assert text_of(left["messages"][1]["parts"]) == "0 1 2 "
 
+    programs.open_gate()
     programs.server()
     lines = programs.run(_SCRIPT, chat(programs, "kill", {"resume": True}, messages=left["messages"]))
     [after] = did(lines, "kill")
     assert [each["id"] for each in after["messages"]] == [each["id"] for each in left["messages"]]
     assert text_of(after["messages"][1]["parts"]) == words(12)
-    assert stored(programs, "kill") == [("user", "count 12"), ("assistant", words(12))]
+    assert stored(programs, "kill") == [("user", "hold 12"), ("assistant", words(12))]
     # The same message again, from a client that has lost the reply.
-    lines = programs.run(_SCRIPT, chat(programs, "kill", send("count 12")))
+    lines = programs.run(_SCRIPT, chat(programs, "kill", send("hold 12")))
     assert text_of(did(lines, "kill")[0]["messages"][1]["parts"]) == words(12)
-    assert stored(programs, "kill") == [("user", "count 12"), ("assistant", words(12))]
+    assert stored(programs, "kill") == [("user", "hold 12"), ("assistant", words(12))]
     assert programs.calls("model") == 2
 
 
 def test_a_chat_continues_after_a_kill_of_the_worker(programs: Programs) -> None:
     """The half reply of a killed worker is marked as superseded, and that of the next worker follows."""
     programs.server("--no-worker")
-    worker = programs.worker(pause_s=0.1)
-    with programs.client(_SCRIPT, [chat(programs, "kill", send("count 9"))]) as client:
+    worker = programs.worker()
+    with programs.client(_SCRIPT, [chat(programs, "kill", send("hold 9"))]) as client:
         client.until(is_shown("0 1 2 "))
         kill(worker)
+        programs.open_gate()
         programs.worker()
         lines = list(client.lines())
     [after] = did(lines, "kill")
@@ -127,7 +133,7 @@ def test_a_chat_continues_after_a_kill_of_the_worker(programs: Programs) -> None
     parts = after["messages"][1]["parts"]
     assert text_of(parts) == words(9)
     assert len([each for each in parts if each["type"] == "text"]) == 2
-    assert stored(programs, "kill") == [("user", "count 9"), ("assistant", words(9))]
+    assert stored(programs, "kill") == [("user", "hold 9"), ("assistant", words(9))]
 
 
 def test_approvals_are_asked_for_and_decided_once(programs: Programs) -> None:
