@@ -48,12 +48,16 @@ async def exchange(
     *,
     media_type: str = JSON_TYPE,
     leave: Callable[[str], bool] = lambda _: False,
+    is_lost: bool = False,
 ) -> Answer:
-    """Send a request and return the response; the client leaves when ``leave`` says so of the text up to then."""
+    """Send a request and return the response; the client leaves when ``leave`` says so of the text up to then.
+
+    With ``is_lost`` it is gone before the response begins, and the server says so as newer ones do.
+    """
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     scope: Scope = {
         "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "asgi": {"version": "3.0", "spec_version": "2.4" if is_lost else "2.3"},
         "http_version": "1.1",
         "method": method,
         "path": path,
@@ -76,8 +80,10 @@ async def exchange(
         if message["type"] == "http.response.start":
             start.update(message)
             return
+        if is_lost:
+            raise OSError("the client is gone")
         parts.append(message.get("body", b"").decode())
-        if leave("".join(parts)):
+        if message.get("more_body") and leave("".join(parts)):
             has_left.set()
             # A client that has gone takes nothing more.
             await asyncio.Event().wait()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
+import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -78,7 +80,7 @@ class Protocol:
         return [{"type": "text", "text": "count 1"}, {"type": "document" if self.is_agui else "file", **fields}]
 
     async def post(self, app: lash.App, body: object, *, agent: str = "assistant", **options: Any) -> Answer:  # noqa: ANN401
-        own = {name: options.pop(name) for name in ("media_type", "leave") if name in options}
+        own = {name: options.pop(name) for name in ("media_type", "leave", "is_lost") if name in options}
         return await exchange(self._routes(app, agent, path="/api", **options), "POST", "/api", body, **own)
 
     async def get(self, app: lash.App, path: str, **options: Any) -> Answer:  # noqa: ANN401
@@ -128,6 +130,43 @@ async def test_bad_requests_are_refused_and_named(idle: lash.App, protocol: Prot
     assert (answer.status, answer.error) == (413, "expected a body of at most 50 bytes")
     assert (await protocol.get(idle, "/api")).status == 405
     assert await idle.session("t").pending() == ()
+
+
+async def test_hostile_bodies_are_answered(idle: lash.App, protocol: Protocol) -> None:
+    """Whatever stands where in a body, the answer is a stream or a refusal, never an error of the server."""
+    chance = random.Random(7)
+    odd: list[Any] = [None, 7, -1.5, True, "", "x", "\ud83d\ude00", [], {}, [[]], {"id": []}, ["x"], {"id": {}}]
+    tool = {
+        "type": "tool-x",
+        "toolCallId": "c",
+        "state": "approval-responded",
+        "approval": {"id": "a", "approved": True},
+    }
+    call = {"id": "c", "type": "function", "function": {"name": "n", "arguments": "{}"}}
+    after = {"id": "a", "role": "assistant", "content": "x", "toolCalls": [call], "parts": [tool]}
+    result = {"id": "r", "role": "tool", "toolCallId": "c", "content": "y", "parts": []}
+    statuses = set()
+    for number in range(150):
+        body = protocol.body("count 1", f"u{number}")
+        body["messages"] = copy.deepcopy([*body["messages"], after, result])
+        for _ in range(chance.randint(0, 3)):
+            _spoil(body, chance, odd)
+        answer = await protocol.post(idle, body, leave=lambda _: True)
+        statuses.add(answer.status)
+        assert answer.status == 200 or (400 <= answer.status < 500 and answer.error), (body, answer)
+    assert statuses >= {200, 400}
+
+
+def _spoil(body: Any, chance: random.Random, odd: list[Any]) -> None:  # noqa: ANN401 (any JSON)
+    """Replace a value somewhere in JSON by an odd one."""
+    while True:
+        keys = list(body) if isinstance(body, dict) else list(range(len(body)))
+        key = chance.choice(keys)
+        inner = body[key]
+        if not isinstance(inner, dict | list) or not inner or chance.random() < 0.2:
+            body[key] = copy.deepcopy(chance.choice(odd))
+            return
+        body = inner
 
 
 async def test_the_host_decides_which_session_a_thread_is(app: lash.App, protocol: Protocol) -> None:
@@ -208,6 +247,12 @@ async def test_a_stream_outlives_its_silence_and_its_client(idle: lash.App, prot
     assert gone.types[-1] == ("RUN_FINISHED" if protocol.is_agui else "abort")
     if protocol.is_agui:
         assert gone.events[-1]["outcome"] == {"type": "cancelled"}
+
+
+async def test_a_client_that_is_gone_is_no_error(idle: lash.App, protocol: Protocol) -> None:
+    """A server that reports a lost client as an error of send ends the stream too, and the turn is cancelled."""
+    await protocol.post(idle, protocol.body("count 1"), cancel_on_disconnect=True, is_lost=True)
+    assert await idle.session("t").pending() == ()
 
 
 async def test_streams_are_limited(idle: lash.App, protocol: Protocol) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -175,7 +175,9 @@ class _EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            # Servers report a client that has gone as a message, or as an error of send.
+            with suppress(ClientDisconnect):
+                await super().__call__(scope, receive, send)
         finally:
             self._free()
             # The client may have gone while an event was sent; the source is then suspended.

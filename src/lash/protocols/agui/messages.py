@@ -26,7 +26,7 @@ def said(messages: Iterable[Message]) -> list[JSONMessage]:
     return [each for message in messages for each in _said(message)]
 
 
-def conversation(messages: Iterable[Message]) -> list[JSONMessage]:
+def whole(messages: Iterable[Message]) -> list[JSONMessage]:
     """Return a whole conversation."""
     found: list[JSONMessage] = []
     for message in messages:

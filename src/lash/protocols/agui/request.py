@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -28,7 +28,8 @@ class RunInput(msgspec.Struct, frozen=True, rename="camel"):
 
     thread_id: Text
     run_id: Text
-    messages: list[dict[str, Any]]
+    messages: list[msgspec.Raw]
+    """As they came: most of them are only sent back, and a run may be open for long."""
     resume: list[ResumeEntry] | None = None
 
     @property
@@ -38,12 +39,30 @@ class RunInput(msgspec.Struct, frozen=True, rename="camel"):
             for each in self.resume or ()
         ]
 
-    def split(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the messages up to the user's last one, and those after it."""
+    def split(self) -> Conversation:
+        """Return the messages up to the user's last one, this one, and the messages after it."""
+        later: list[dict[str, Any]] = []
         for place in range(len(self.messages), 0, -1):
-            if self.messages[place - 1].get("role") == "user":
-                return self.messages[:place], self.messages[place:]
-        return [], self.messages
+            message = _message(self.messages[place - 1])
+            if message.get("role") == "user":
+                return Conversation(self.messages[:place], message, later)
+            later.insert(0, message)
+        return Conversation([], None, later)
+
+
+class Conversation(NamedTuple):
+    """The messages of a client: ``earlier`` ends with the user's last one, ``later`` is what follows it."""
+
+    earlier: list[msgspec.Raw]
+    asked: dict[str, Any] | None
+    later: list[dict[str, Any]]
+
+
+def _message(raw: msgspec.Raw) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(f"a message does not fit: {error}") from None
 
 
 class _Source(msgspec.Struct, frozen=True, rename="camel"):

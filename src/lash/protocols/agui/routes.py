@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from lash.errors import InvalidInput, LashError, SessionDeleted
 from lash.model.value import JSON
-from lash.protocols.agui.messages import JSONMessage, conversation
+from lash.protocols.agui.messages import JSONMessage, whole
 from lash.protocols.agui.request import RunInput, user_input
 from lash.protocols.agui.run import Fields, Run, interrupt, state_patch
 from lash.protocols.follow import QUIET_S, Ended, Quiet, follow
@@ -79,24 +79,24 @@ class _Server:
 
     async def run(self, request: Request) -> Response:
         given = await read_json(request, RunInput, self._options.max_body)
-        earlier, known = given.split()
+        conversation = given.split()
         with self._streams.place() as place:
             session = await self._options.session(request, given.thread_id)
-            turn = await self._turn(session, given, earlier)
+            turn = await self._turn(session, given, conversation.asked)
             stream = _Stream(self._options, self._show_state, session, given, turn)
-            return place.response(stream.lines(Run(turn, earlier, known)), {}, stream.after)
+            return place.response(stream.lines(Run(turn, conversation.earlier, conversation.later)), {}, stream.after)
 
-    async def _turn(self, session: SessionHandle, given: RunInput, earlier: list[JSONMessage]) -> Attached:
+    async def _turn(self, session: SessionHandle, given: RunInput, asked: JSONMessage | None) -> Attached:
         if given.resume:
             return await answer(session, self._options.storage, given.answers)
-        if not earlier:
+        if asked is None:
             raise InvalidInput("expected a message of the user, or answers to interrupts in resume")
-        return await send(session, self._options.storage, user_input(earlier[-1]))
+        return await send(session, self._options.storage, user_input(asked))
 
     async def messages(self, request: Request) -> Response:
         session = await self._options.session(request, request.path_params["thread_id"])
         entries = await session.transcript()
-        return JSONResponse({"messages": conversation(entry.message for entry in entries)})
+        return JSONResponse({"messages": whole(entry.message for entry in entries)})
 
 
 class _Stream:

@@ -6,7 +6,7 @@ missing rest is sent as events, and anything that differs is replaced by a snaps
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ Fields = dict[str, Any]
 class Run:
     """The messages of one turn as a client has them, and the events that change them."""
 
-    def __init__(self, turn: Attached, earlier: list[JSONMessage], known: list[JSONMessage]) -> None:
+    def __init__(self, turn: Attached, earlier: Sequence[object], known: list[JSONMessage]) -> None:
         """``earlier`` are the client's messages up to that of this turn, ``known`` its messages of the turn itself."""
         self._turn_id = turn.turn_id
         self._earlier = earlier

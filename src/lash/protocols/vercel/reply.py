@@ -26,12 +26,9 @@ class Reply:
         """``known`` are the parts that the client has and keeps, ``denied`` the calls that it has denied."""
         self._message_id = reply_id(turn.turn_id)
         self._texts = [part["text"] for part in known if _counts(part)]
-        self._calls = {part["toolCallId"] for part in known if isinstance(part.get("toolCallId"), str)}
-        self._results = {
-            part["toolCallId"]
-            for part in known
-            if part.get("toolCallId") in self._calls and str(part.get("state", "")).startswith("output-")
-        }
+        tools = [part for part in known if isinstance(part.get("toolCallId"), str)]
+        self._calls = {part["toolCallId"] for part in tools}
+        self._results = {part["toolCallId"] for part in tools if str(part.get("state")).startswith("output-")}
         self._denied = denied
         self._is_in_step = False
         self._open = ""

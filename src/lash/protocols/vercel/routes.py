@@ -113,7 +113,7 @@ class _Server:
 
     def _respond(self, place: Place, session: SessionHandle, turn: Attached, parts: list[UIPart]) -> Response:
         denied = {each.id for each in decisions(parts) if not each.approved}
-        calls = {part["toolCallId"] for part in parts if _approval_id(part) in denied}
+        calls = {part["toolCallId"] for part in parts if _is_tool(part) and part["approval"].get("id") in denied}
         stream = _Stream(self._options, session, turn)
         return place.response(stream.lines(Reply(turn, parts, calls)), _HEADERS, stream.after)
 
@@ -181,6 +181,6 @@ class _Stream:
             yield {"type": "abort", "reason": "the turn was cancelled"}
 
 
-def _approval_id(part: UIPart) -> object:
-    approval = part.get("approval")
-    return approval.get("id") if isinstance(approval, dict) and isinstance(part.get("toolCallId"), str) else None
+def _is_tool(part: UIPart) -> bool:
+    """Return whether a part is a decided tool call."""
+    return part.get("state") == "approval-responded" and isinstance(part.get("toolCallId"), str)
