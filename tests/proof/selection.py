@@ -91,6 +91,12 @@ LONG: Final = (
     "tests/proof/model",
     "tests/proof/security/test_sealed_contract.py",
     "tests/proof/security/test_secrets.py",
+    "tests/protocols/test_agui.py::test_a_stream_continues_after_a_kill_of_the_worker",
+    "tests/protocols/test_agui.py::test_an_interrupt_outlives_the_server_and_is_answered_once",
+    "tests/protocols/test_agui.py::test_the_same_request_continues_after_a_kill_of_the_server",
+    "tests/protocols/test_vercel.py::test_a_chat_continues_after_a_kill_of_the_worker",
+    "tests/protocols/test_vercel.py::test_a_chat_reconnects_after_a_kill_of_the_server",
+    "tests/protocols/test_vercel.py::test_approvals_are_asked_for_and_decided_once",
     "tests/repository/test_facade.py::test_mypy_knows_the_names",
     "tests/repository/test_own_tree.py",
     "tests/repository/test_planted.py",
@@ -139,11 +145,14 @@ ROTATED: Final = {
     "tests/proof/programs/test_effects.py": 5,
     "tests/proof/programs/test_kills.py": 10,
     "tests/proof/security/test_sealed_contract.py": 2,
+    "tests/protocols/test_agui.py": 3,
+    "tests/protocols/test_vercel.py": 3,
 }
 """Files of which CI runs one of so many parts for each commit (`tools.rotation`); ``make proof`` runs all of them.
 
 They are the scenarios of the benchmarks at a tiny size, programs that are crashed everywhere, tests that repeat others
-with encryption or at random, and those of a rolling upgrade and of other servers, whose parts are databases.
+with encryption or at random, kills that both front-end protocols survive by the same code, and tests of a rolling
+upgrade and of other servers, whose parts are databases.
 """
 MEMORY_PARTS: Final = 3
 """The same for the tests on SQLite in memory, which is the engine of files without the file."""

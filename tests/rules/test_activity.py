@@ -158,6 +158,14 @@ def test_gaps(place: ObserveCursor, now: SessionState, rows: list[ActivityRow], 
     assert (look.gap, look.activity) == (gap, ())
 
 
+def test_a_page_names_the_oldest_piece_that_is_kept() -> None:
+    """After a trim it is the first row; an empty session, another life and a page without a gap have none."""
+    assert plan_page(ObserveCursor(), session(), [row(2), row(3)]).oldest == 2
+    assert plan_page(replace(HERE, position=4), session(), []).oldest is None
+    assert plan_page(replace(HERE, life=2), session(), [row(2)]).oldest is None
+    assert plan_page(replace(HERE, position=2), session(), [row(3)]).oldest is None
+
+
 def test_a_damaged_row_is_told() -> None:
     """An unreadable row is an error, not absence."""
     with pytest.raises(CorruptData, match="activity 5"):

@@ -44,7 +44,8 @@ async def test_pieces_are_shown_and_the_whole_is_recorded(bench: Bench) -> None:
             shown.append(observed.payload)
         if isinstance(observed, lash.Committed):
             break
-    assert shown == [{"text": "it "}, {"text": "is "}, {"text": "once "}, {"text": "more "}]
+    first = [{"stream": "model"}, {"text": "it "}, {"text": "is "}]
+    assert shown == [*first, {"stream": "model#2"}, {"text": "once "}, {"text": "more "}]
     assert (await chat.messages())[-1].text == "it is once more "
 
 

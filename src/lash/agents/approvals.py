@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -116,10 +116,20 @@ async def pending_approvals(storage: Storage, *, session_id: str | None = None) 
     """Return the tool calls that wait for a decision, of one session or of all: two reads for 1,000 open waits."""
     found: list[PendingApproval] = []
     async for page in _open_waits(storage):
-        asking = [each for wait in page if (each := _asking(wait, session_id)) is not None]
-        steps = await storage.effects.get_many([(each.scope, each.step_key) for each in asking]) if asking else ()
-        found += [call for each, step in zip(asking, steps, strict=True) if (call := each.pending(step)) is not None]
+        found += await _pending(storage, page, session_id)
     return tuple(found)
+
+
+async def calls_of(storage: Storage, waits: Sequence[WaitRecord]) -> dict[str, ToolCall]:
+    """Return the tool calls that wait for a decision, by the ids of their waits; other waits are left out."""
+    return {each.wait_id: each.call for each in await _pending(storage, waits, None)}
+
+
+async def _pending(storage: Storage, waits: Sequence[WaitRecord], session_id: str | None) -> list[PendingApproval]:
+    """Return those of the waits that are for an approval, in one read."""
+    asking = [each for wait in waits if (each := _asking(wait, session_id)) is not None]
+    steps = await storage.effects.get_many([(each.scope, each.step_key) for each in asking]) if asking else ()
+    return [call for each, step in zip(asking, steps, strict=True) if (call := each.pending(step)) is not None]
 
 
 async def decide(storage: Storage, pending: PendingApproval, *, approved: bool, text: str = "") -> bool:

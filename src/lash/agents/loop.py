@@ -42,6 +42,8 @@ _MOST_CORRECTIONS: Final = 2
 _LONGEST_PAUSE_S: Final = 3_600.0
 """The longest pause that a provider is granted by its retry-after."""
 _MODEL_ERRORS: Final = (RequestRefused, ModelRefused, LengthReached, RateLimited, ModelTimedOut, ModelUnavailable)
+_SHOWN_BYTES: Final = 16_384
+"""The longest result of a tool that is shown to observers; activity is kept for all of them."""
 BUDGET_REACHED: Final = "budget_reached"
 """The status of a reply that says that the budget is used up."""
 FAILED: Final = "failed"
@@ -268,7 +270,7 @@ class Loop:
                 answer = ToolAnswer(text=f"unknown tool {call.name!r}; there are: {known}", failed=True)
             else:
                 answer = await tool.answer(arguments, is_last=attempt == tool.retry.max_attempts)
-            turn.activity({"tool_result": {"id": call.id, "name": call.name, "failed": answer.failed}})
+            turn.activity({"tool_result": _shown_result(call, answer)})
             return answer
 
         with about_steps(tool=call.name, call_id=call.id):
@@ -307,6 +309,13 @@ def _whole(reply: ModelReply) -> ModelReply:
 
 def _shown(piece: Piece) -> JSON:
     return {"reasoning": piece.text} if isinstance(piece, Thought) else {"text": piece}
+
+
+def _shown_result(call: ToolCall, answer: ToolAnswer) -> JSON:
+    """Return a tool's result as observers see it; they get a long one with the commit only."""
+    shown: dict[str, JSON] = {"id": call.id, "name": call.name, "failed": answer.failed}
+    is_short = len(msgspec.json.encode(answer.text)) <= _SHOWN_BYTES
+    return {**shown, "text": answer.text} if is_short else shown
 
 
 def _pause(error: ModelError, pause_s: float) -> float:

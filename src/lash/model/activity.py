@@ -61,10 +61,14 @@ class ObserveCursor(Value, frozen=True, kw_only=True):
 
 
 class ActivityPage(Value, frozen=True, kw_only=True):
-    """One read of a session: the cursor of its newest state, and its activity after the reader's cursor, limited."""
+    """One read of a session: the cursor of its newest state, and its activity after the reader's cursor, limited.
+
+    If activity after the cursor was deleted, ``oldest`` is the position of the first piece after it that is kept.
+    """
 
     newest: ObserveCursor
     gap: GapReason | None = None
+    oldest: Positive | None = None
     activity: tuple[Activity, ...] = ()
 
     @property

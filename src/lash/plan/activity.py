@@ -152,7 +152,8 @@ def plan_page(cursor: ObserveCursor | None, session: SessionState, rows: Sequenc
     newest = _newest(session)
     gap = None if cursor is None else _gap(cursor, newest, rows)
     if cursor is None or gap is not None:
-        return ActivityPage(newest=newest, gap=gap)
+        oldest = rows[0].position if gap is GapReason.TRIMMED and rows else None
+        return ActivityPage(newest=newest, gap=gap, oldest=oldest)
     return ActivityPage(newest=newest, activity=tuple(_decode(row) for row in rows))
 
 

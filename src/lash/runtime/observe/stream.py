@@ -46,6 +46,23 @@ async def current_cursor(storage: Storage, session_id: str) -> str:
     return encode_cursor(session_id, newest)
 
 
+async def oldest_cursor(storage: Storage, session_id: str) -> tuple[str, bool]:
+    """Return the cursor before the oldest activity that is kept, and whether all activity of the session is kept.
+
+    It is two reads. Commits and changes before now are not reported from it.
+    """
+    check_identifier("session_id", session_id)
+    try:
+        newest = (await storage.activity.read(session_id)).newest
+        page = await storage.activity.read(session_id, replace(newest, position=0), limit=1)
+    except SessionNotFound:
+        return encode_cursor(session_id, ObserveCursor()), True
+    if page.gap is None:
+        return encode_cursor(session_id, replace(newest, position=0)), True
+    position = newest.position if page.oldest is None else page.oldest - 1
+    return encode_cursor(session_id, replace(newest, position=position)), False
+
+
 async def _observe(observer: _Observer) -> AsyncGenerator[Observed, None]:
     with observer.storage.session_waiter.observing(observer.session_id) as watch:
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
@@ -62,6 +63,7 @@ class Turn(Waits):
         self._core = core
         self._asking = Asking(run.session_id, run.turn_id, run.parking, journal, run.batches, core.hooks.traceparent)
         self._draft = draft
+        self._streams: Counter[str] = Counter()
 
     @property
     def session_id(self) -> str:
@@ -347,12 +349,15 @@ class Turn(Waits):
         """Show pieces of text as they come, and record the whole as a step; after a crash the record is returned.
 
         ``pieces`` is an async generator, or a function that returns one and its arguments, which take part in the
-        identity of the step. Observers get each piece as ``{"text": piece}``. A step that runs again after a crash
-        shows its pieces again.
+        identity of the step. Observers get ``{"stream": key}`` first, and each piece as ``{"text": piece}``. A step
+        that runs again after a crash shows its pieces again, after the same key.
         """
+        self._streams[name] += 1
+        key = name if self._streams[name] == 1 else f"{name}#{self._streams[name]}"
 
         async def whole(*args: P.args, **kwargs: P.kwargs) -> str:
             shown: list[str] = []
+            self.activity({"stream": key})
             async for piece in pieces(*args, **kwargs) if callable(pieces) else pieces:
                 if not isinstance(piece, str):
                     raise InvalidInput(f"expected pieces of text from stream {name!r}, got {type(piece).__name__}")
