@@ -1438,12 +1438,14 @@ class SessionHandle:
         attachments: Sequence[AttachmentRef] = ...,
         at: datetime | None = None,
         priority: int = 0,
+        instead_of: str | None = None,
     ) -> Enqueued:
         """Send a message to the agent; it is durable once this returns.
 
         The key makes it idempotent: a resend returns the first message. An ``early`` message may join a running turn
         where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
         Sessions with a message of a higher ``priority``, 0 to 9, come before others; the order within a session stays.
+        ``instead_of`` is the id of an earlier message of the user, which it replaces as `edit` does.
         """
     @overload
     def ask(
