@@ -31,6 +31,9 @@ ADDRESSES = (
     "tokens",
     "tokens?by=session&since=all",
     "storage",
+    "storage?check=doctor",
+    "acts",
+    "?span=day",
 )
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> javascript:alert(3) \x1b[2J\u202e\x00\"'><b>"
 VOID = {"meta", "link", "input", "img", "br", "hr"}
