@@ -15,7 +15,7 @@ MINUTE_MS = 60_000
 
 
 def test_throughput_has_a_bar_for_each_kind_that_ended() -> None:
-    """Turns and failures of a minute are two bars with one text; an empty minute has none, and the label has the sums."""
+    """Turns and failures of a minute are two bars with one text; an empty minute has none. The label has the sums."""
     drawn = str(
         series(
             (

@@ -83,11 +83,10 @@ async def test_nothing_is_rendered_without_a_stream(storage: Storage) -> None:
 
 async def test_a_page_follows_the_storage(storage: Storage) -> None:
     """A change by another writer is on the page without a reload, on both databases."""
-
     live = Live(lambda: storage, _renderer(storage))
     stream = live.stream(PAGE, "t")
     await pieces(stream, 2)
-    await storage.sessions.create("newcomer")
+    await lash.SessionHandle(storage, "newcomer").send("hello")
     async with asyncio.timeout(PATIENCE_S):
         while "newcomer" not in (await pieces(stream, 1))[0]:
             pass
