@@ -533,6 +533,11 @@ class EffectStore:
 
         ``after`` is the last key of the previous page. A page with fewer than ``limit`` is the last.
         """
+    def recent(self, scope: ExecutionScope, count: int) -> tuple[EffectRecord, ...]:
+        """Return the last effects of a scope to be begun or recorded, at most 1,000, the newest first.
+
+        It reads the time of every effect of the scope, and the content of those that it returns.
+        """
     def retire(self, scope: ExecutionScope) -> int:
         """Delete the effects and groups of a scope that has ended, and return the number of effects.
 

@@ -47,7 +47,7 @@ _STATUSES: Final[tuple[tuple[tuple[type[LashError], ...], int, str], ...]] = (
 """The status of an error, and the title of its page. Others mean that the state has changed since the page was made."""
 _THEME: Final = "lash_theme"
 _YEAR_S: Final = 31_536_000
-_FIXED: Final = {"cursor", "check", "before", "steps"}
+_FIXED: Final = {"cursor", "check", "before", "all"}
 """Parameters of pages that do not stay current: a later page of a list, and what an act would do."""
 
 

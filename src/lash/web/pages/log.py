@@ -8,7 +8,7 @@ from typing import Final
 import htpy as h
 
 from lash.cli.effect import status_of
-from lash.model.effect import EffectRecord
+from lash.model.effect import EffectRecord, ProcessScope
 from lash.model.failure import traceback_in
 from lash.model.process.event import ATTEMPT_FAILED, FAILED, ProcessEvent
 from lash.stores.storage import Storage
@@ -18,6 +18,7 @@ from lash.web.timeline import duration
 from lash.web.view import Visit
 
 _EVENTS: Final = 200
+_STEPS: Final = 300
 _COLUMNS: Final = (
     "when",
     "what",
@@ -38,19 +39,29 @@ async def events_before(storage: Storage, process_id: str, before: int | None) -
     return tuple(event for event in found if event.sequence < before)
 
 
+async def steps_of(visit: Visit, scope: ProcessScope) -> tuple[EffectRecord, ...]:
+    """Return the last steps of a process, or a page of all in the order of their keys if the address asks for it."""
+    if not visit.parameter("all"):
+        return await visit.storage.effects.recent(scope, _STEPS)
+    return await visit.storage.effects.list(scope, limit=_STEPS, after=visit.parameter("steps") or None)
+
+
 def process_log(
-    visit: Visit, process_id: str, events: Sequence[ProcessEvent], effects: Sequence[EffectRecord], page: int
+    visit: Visit, process_id: str, events: Sequence[ProcessEvent], effects: Sequence[EffectRecord]
 ) -> h.Element:
     """Return events and steps as one table, with links to those that are not on the page."""
     rows = [(event.occurred_at_ms, _event_row(visit, event)) for event in events]
     rows += [(effect.updated_at_ms, _effect_row(visit, effect)) for effect in effects]
     ordered = [row for _, row in sorted(rows, key=lambda each: each[0], reverse=True)]
-    first, last = events[0].sequence if events else 0, effects[-1].replay_key if len(effects) == page else None
-    steps, before = visit.parameter("steps") or None, visit.number("before")
+    first, before, everything = events[0].sequence if events else 0, visit.number("before"), visit.parameter("all")
+    last = effects[-1].replay_key if everything and len(effects) == _STEPS else None
     more = (
-        first > 1 and h.a(href=link("process", id=process_id, before=first, steps=steps))["Earlier events"],
-        last is not None and h.a(href=link("process", id=process_id, before=before, steps=last))["More steps, by key"],
-        (steps or before is not None) and h.a(href=link("process", id=process_id))["Back to the newest"],
+        first > 1 and h.a(href=link("process", id=process_id, before=first))["Earlier events"],
+        not everything
+        and len(effects) == _STEPS
+        and h.a(href=link("process", id=process_id, all="steps"))["All steps, in the order of their keys"],
+        last and h.a(href=link("process", id=process_id, all="steps", steps=last))["Next steps"],
+        (everything or before is not None) and h.a(href=link("process", id=process_id))["Back to the newest"],
     )
     return h.section("#log")[
         h.h2["Log, newest first"],

@@ -18,7 +18,7 @@ from lash.model.process.process import Failure, ProcessFilter, ProcessPage, Proc
 from lash.model.wait import WaitRecord
 from lash.web.forms import FORM_KEY
 from lash.web.pages.acts import acts_about
-from lash.web.pages.log import events_before, process_log
+from lash.web.pages.log import events_before, process_log, steps_of
 from lash.web.pages.processes import process_badge, process_name, process_table
 from lash.web.show import act, ago, badge, block, facts, json_block, line, link, name_link, text_field
 from lash.web.steps import effect_bar, effect_marks, this_second_ms, tone_of, wait_bars
@@ -26,7 +26,6 @@ from lash.web.timeline import TimelineBar, timeline
 from lash.web.view import Visit, WebPage
 from lash.web.waiting import waits_here
 
-_EFFECTS: Final = 300
 _CHILDREN: Final = 50
 """How many of the processes that it started are shown, the newest."""
 _WAITS: Final = 50
@@ -43,7 +42,7 @@ async def process(visit: Visit) -> WebPage:
     listed, events, effects, holder, started, waits, acts = await asyncio.gather(
         storage.processes.list(ProcessFilter(process_id=process_id), with_state=True, limit=1),
         events_before(storage, process_id, visit.number("before")),
-        storage.effects.list(scope, limit=_EFFECTS, after=visit.parameter("steps") or None),
+        steps_of(visit, scope),
         storage.process_leases.holder(process_id),
         storage.processes.list(ProcessFilter(parent_process_id=process_id), with_state=True, limit=_CHILDREN),
         storage.waits.pending(scope=scope, limit=_WAITS),
@@ -59,7 +58,7 @@ async def process(visit: Visit) -> WebPage:
         _outcome(visit, record),
         _children(visit, record, started),
         _acts(visit, record),
-        process_log(visit, process_id, events, effects, _EFFECTS),
+        process_log(visit, process_id, events, effects),
         acts_about(acts, _ACTS, process=process_id),
     )
     return WebPage(f"{process_name(record)} {process_id}".strip(), pieces)

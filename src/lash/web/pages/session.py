@@ -112,7 +112,7 @@ async def _open_turn(visit: Visit, scope: TurnScope | None) -> tuple[tuple[Effec
     if scope is None:
         return (), ()
     return await asyncio.gather(
-        visit.storage.effects.list(scope, limit=_STEPS), visit.storage.waits.pending(scope=scope, limit=_QUEUED)
+        visit.storage.effects.recent(scope, _STEPS), visit.storage.waits.pending(scope=scope, limit=_QUEUED)
     )
 
 
