@@ -210,8 +210,8 @@ async def test_an_edited_message_is_sent_on_a_branch(storage: Storage) -> None:
         page = await visitor.get("session?id=s0")
         assert "Send on a new branch" in page
         assert "<textarea" in page.partition('action="edit"')[2].partition("</form>")[0]
+        fields = {"session": "s0", "node": "c", "text": "corrected", "key": "form-3"}
         for _ in range(2):
-            fields = {"session": "s0", "node": "c", "text": "corrected", "key": "form-3"}
             done = await visitor.post("edit", fields)
             assert done.headers["location"] == "session?id=s0&done=sent+on+a+branch+of+its+own"
         assert (await visitor.post("edit", {**fields, "node": "unknown"})).status_code == 404

@@ -68,8 +68,10 @@ def test_dots_lead_to_their_messages() -> None:
     assert "secret" not in drawn
 
 
-def _step(name: str, began: int, took: int, attempt: int = 1, **more: str) -> TraceStep:
-    return TraceStep(name=name, began_at_ms=began, took_ms=took, attempt=attempt, **more)
+def _step(
+    name: str, began: int, took: int, attempt: int = 1, *, kind: str = "step", error: str | None = None
+) -> TraceStep:
+    return TraceStep(name=name, began_at_ms=began, took_ms=took, attempt=attempt, kind=kind, error=error)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import htpy as h
 
-from lash.model.session.message import Role
+from lash.model.session.message import PartKind, Role
 from lash.model.session.node import ErasedEntry, MessageEntry, Node
 from lash.web.show import line, link
 
@@ -18,6 +18,7 @@ _RADIUS: Final = 5
 _TONES: Final = (Role.USER.value, Role.ASSISTANT.value)
 _MOST_COLUMNS: Final = 12
 """Branches beyond this many share the last column."""
+_TEXTS: Final = (PartKind.TEXT, PartKind.PROSE)
 _TEXT: Final = 34
 """How many characters of a message stand beside its dot."""
 _TEXT_WIDTH: Final = 236
@@ -126,4 +127,6 @@ def _words(node: Node) -> str:
     """Return the begin of a message, and nothing of other nodes: the text of a redacted one may be longer."""
     if not isinstance(node.entry, MessageEntry):
         return "erased" if isinstance(node.entry, ErasedEntry) else ""
-    return " ".join(part.content[: _TEXT * 10] for part in node.entry.message.parts if part.attachment is None)
+    parts = node.entry.message.parts
+    texts = [part.content[: _TEXT * 10] for part in parts if part.kind in _TEXTS]
+    return " ".join(texts or [part.tool_name or part.kind.value.replace("_", " ") for part in parts[:1]])

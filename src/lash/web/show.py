@@ -20,6 +20,8 @@ from lash.web.forms import FIELD, PLACEHOLDER
 
 MOST_TEXT: Final = 20_000
 """How many characters of one text a page shows."""
+_LONG: Final = 30
+"""From so many characters on, a name may be cut by the width of the page; it is then also beside the pointer."""
 MOST_JSON: Final = 8_000
 _TONES: Final = {
     **dict.fromkeys(("running", "completed", "enabled", "ready", "active", "claimed", "ok", "done"), "good"),
@@ -86,7 +88,8 @@ def badge(word: str, text: str | None = None) -> h.Element:
 
 def name_link(page: str, name: str, text: str | None = None, **more: str) -> h.Element:
     """Return a link to the page of one thing, by its id."""
-    return h.a(".row", href=link(page, id=name, **more))[line(text or name, 80)]
+    shown = line(text or name, 80)
+    return h.a(".row", href=link(page, id=name, **more), title=shown if len(shown) > _LONG else None)[shown]
 
 
 class Column(NamedTuple):

@@ -11,8 +11,8 @@ from lash.model.session.trace import TraceStep, TurnTrace
 from lash.web.show import Redact, line
 
 _ROW: Final = 24
-_LABELS: Final = 240
-_WIDTH: Final = 900
+_LABELS: Final = 210
+_WIDTH: Final = 660
 _AFTER: Final = 60
 """The room for the duration behind a bar that reaches the end."""
 _LEAST_BAR: Final = 3.0
@@ -121,7 +121,7 @@ def _bar(bar: TimelineBar, index: int, began: int, span: int) -> h.Element:
     drawn = (
         h.title[title],
         h.rect(".back", x="0", y=str(top), width=str(_LABELS + _WIDTH + _AFTER), height=str(_ROW)),
-        h.text(x="0", y=str(top + 16))[line(bar.name, 34)],
+        h.text(x="0", y=str(top + 16))[line(bar.name, 30)],
         _mark(left, top) if bar.is_mark else _length(bar, left, top, span, took),
     )
     inner = drawn if bar.address is None else h.a(href=bar.address, aria_label=title)[drawn]

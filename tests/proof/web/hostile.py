@@ -113,4 +113,4 @@ async def _ask(storage: Storage, scope: ProcessScope | TurnScope, text: str, nam
         "properties": {name: {"type": "string", "title": name}, "choice": {"enum": [name, "b"]}},
     }
     key = await storage.waits.key(scope, CustomIdentity(key=name))
-    await storage.waits.open(key, ask=Question(text=text, schema=schema, details={name: text}))
+    await storage.waits.open(key, ask=Question(text=text[:4_000], schema=schema, details={name: text}))

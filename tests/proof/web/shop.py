@@ -119,7 +119,7 @@ class Shop:
 
 async def fill_shop(url: str) -> None:
     """Let an hour of work pass, which ends now."""
-    clock = ManualClock(time.time_ns() // 1_000_000 - _MINUTES * 60_000 - 5_000)
+    clock = ManualClock(time.time_ns() // 1_000_000 - _MINUTES * 60_000 - 60_000)
     shop = Shop(url, clock)
     async with shop.app:
         await _past_hour(shop, clock)
@@ -155,13 +155,13 @@ async def _conversation(shop: Shop, clock: ManualClock) -> None:
     await chat.send("Where is my order 4711?")
     await shop.app.drain()
     await chat.send("The lamp of order 4712 does not light up.")
+    await shop.app.drain()
+    wrong = [message for message in await chat.messages() if message.role is Role.USER][-1]
+    await chat.send("The lamp of order 4711 does not light up.", instead_of=wrong.id)
     # A worker that takes the message and dies: its lease ends, and another attempt follows.
     lost = await storage.queue.claim_turn(SESSION, owner("worker-1"), ttl_ms=1)
     assert isinstance(lost, ClaimedTurn)
     await clock.advance(400)
-    await shop.app.drain()
-    wrong = [message for message in await chat.messages() if message.role is Role.USER][-1]
-    await chat.send("The lamp of order 4711 does not light up.", instead_of=wrong.id)
     await shop.app.drain()
     async with acting(storage, "grace", "fork", f"{SESSION}-trial", session_id=SESSION):
         await chat.fork(f"{SESSION}-trial", at=(await chat.messages())[1].id)

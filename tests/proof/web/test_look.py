@@ -63,7 +63,8 @@ async def _look(page: Page, address: str, name: str, theme: str) -> None:
     await page.goto(address)
     assert await page.evaluate("document.documentElement.dataset.theme") == theme
     await _picture(page, name if theme == "light" else f"{name}-dark", shown=theme == "light" or name == "session")
-    found = await Axe().run(page)
+    # Only the colours differ between the themes.
+    found = await Axe().run(page, options={} if theme == "light" else {"runOnly": ["color-contrast"]})
     serious = [each["id"] for each in found.response["violations"] if each["impact"] in ("serious", "critical")]
     assert serious == [], (address, theme, found.generate_report())
 

@@ -72,7 +72,7 @@ def _row(act: Act) -> tuple[h.Node, ...]:
         ago(act.at_ms),
         h.a(href=link("acts", by=act.by))[line(act.by, 60)],
         line(act.verb, 40),
-        h.code(".text")[line(act.target, 80)],
+        h.code(".text")[line(act.target, 40)],
         of,
         badge(outcome, outcome if act.error is None else f"{outcome}: {act.error}"),
     )

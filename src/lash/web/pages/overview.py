@@ -29,7 +29,7 @@ class _Span(NamedTuple):
 
     text: str
     interval_ms: int
-    count: int
+    bars: int
     per: str
 
 
@@ -42,7 +42,7 @@ _SPANS: Final = {
 async def overview(visit: Visit) -> WebPage:
     """Six reads, however much there is."""
     now, span = now_ms(), _SPANS.get(visit.parameter("span"), _SPANS["hour"])
-    since_ms = (now // span.interval_ms - span.count + 1) * span.interval_ms
+    since_ms = (now // span.interval_ms - span.bars + 1) * span.interval_ms
     counts, workers, used, report, recent, ended = await asyncio.gather(
         visit.storage.counts(),
         visit.storage.workers.list(),
@@ -69,7 +69,7 @@ def _figures(
         _tile(counts.waits, "waiting for you", link("inbox"), "warn" if counts.waits else ""),
         _tile(counts.dead, "dead letters", link("queue", show="dead"), "bad" if counts.dead else ""),
         _tile(counts.processes[ProcessStatus.RUNNING], "processes", link("processes", status="running"), ""),
-        _tile(failed, "failed processes", link("processes", status="failed"), "bad" if failed else ""),
+        _tile(failed, "failed", link("processes", status="failed"), "bad" if failed else "", "failed processes"),
         _tile(live, "workers", link("workers"), "" if live else "bad"),
         _tile(spent, "tokens today", link("tokens", since="1 day"), "", f"since midnight UTC, {today}"),
         _tile(size(report.bytes), "stored", link("storage"), ""),

@@ -9,6 +9,7 @@ from typing import Final
 import htpy as h
 
 from lash.errors import InvalidInput, ProcessNotFound
+from lash.model.act import Act
 from lash.model.causal import ProcessCause
 from lash.model.effect import EffectRecord, ProcessScope
 from lash.model.failure import traceback_in
@@ -16,6 +17,7 @@ from lash.model.lease import Lease
 from lash.model.process.event import ATTEMPT_FAILED, CONTINUED, SIGNAL_PREFIX, STARTED, ProcessEvent
 from lash.model.process.process import Failure, ProcessFilter, ProcessPage, ProcessRecord, Recovery, SessionOriginator
 from lash.model.wait import WaitRecord
+from lash.stores.storage import Storage
 from lash.web.forms import FORM_KEY
 from lash.web.pages.acts import acts_about
 from lash.web.pages.log import events_before, process_log, steps_of
@@ -39,14 +41,9 @@ async def process(visit: Visit) -> WebPage:
     if not process_id:
         raise InvalidInput("expected the id of a process in the address, got none")
     storage, scope = visit.storage, ProcessScope(process_id=process_id)
-    listed, events, effects, holder, started, waits, acts = await asyncio.gather(
-        storage.processes.list(ProcessFilter(process_id=process_id), with_state=True, limit=1),
-        events_before(storage, process_id, visit.number("before")),
-        steps_of(visit, scope),
-        storage.process_leases.holder(process_id),
-        storage.processes.list(ProcessFilter(parent_process_id=process_id), with_state=True, limit=_CHILDREN),
-        storage.waits.pending(scope=scope, limit=_WAITS),
-        storage.acts.list(process_id=process_id, limit=_ACTS),
+    (listed, holder, started), (events, effects, waits, acts) = await asyncio.gather(
+        _read_process(storage, process_id),
+        _read_log(visit, scope),
     )
     if not listed.processes:
         raise ProcessNotFound(process_id)
@@ -62,6 +59,27 @@ async def process(visit: Visit) -> WebPage:
         acts_about(acts, _ACTS, process=process_id),
     )
     return WebPage(f"{process_name(record)} {process_id}".strip(), pieces)
+
+
+async def _read_process(storage: Storage, process_id: str) -> tuple[ProcessPage, Lease | None, ProcessPage]:
+    """Return the process, the lease under which it runs, and the processes that it started."""
+    return await asyncio.gather(
+        storage.processes.list(ProcessFilter(process_id=process_id), with_state=True, limit=1),
+        storage.process_leases.holder(process_id),
+        storage.processes.list(ProcessFilter(parent_process_id=process_id), with_state=True, limit=_CHILDREN),
+    )
+
+
+async def _read_log(
+    visit: Visit, scope: ProcessScope
+) -> tuple[tuple[ProcessEvent, ...], tuple[EffectRecord, ...], tuple[WaitRecord, ...], tuple[Act, ...]]:
+    """Return the events, the steps, the open waits, and what operators did."""
+    return await asyncio.gather(
+        events_before(visit.storage, scope.process_id, visit.number("before")),
+        steps_of(visit, scope),
+        visit.storage.waits.pending(scope=scope, limit=_WAITS),
+        visit.storage.acts.list(process_id=scope.process_id, limit=_ACTS),
+    )
 
 
 def _facts(visit: Visit, record: ProcessRecord, holder: Lease | None) -> h.Element:

@@ -71,16 +71,18 @@ async def session(visit: Visit) -> WebPage:
         session_queue_pages(visit.storage, session_id, None)(_QUEUED, None),
     )
     nodes = () if read is None else read.graph.nodes
-    words, files, state, forks, acts, turns, (effects, waits) = await asyncio.gather(
+    words, turns, (effects, waits) = await asyncio.gather(
         spoken(visit.storage, session_id, holder),
+        read_turns(visit.storage, session_id, turns_of(nodes)),
+        _open_turn(visit, open_turn(session_id, queued)),
+    )
+    files, state, forks, acts = await asyncio.gather(
         visit.storage.attachments.list(session_id, limit=_QUEUED),
         SessionHandle(visit.storage, session_id).state(),
         visit.storage.sessions.list(
             SessionFilter(source_session_id=session_id), with_state=True, with_counts=True, limit=_FORKS
         ),
         visit.storage.acts.list(session_id=session_id, limit=_ACTS),
-        read_turns(visit.storage, session_id, turns_of(nodes)),
-        _open_turn(visit, open_turn(session_id, queued)),
     )
     graph = nodes if whole is None else whole.graph.nodes
     is_on_path = _is_on_path(graph, head, visit.parameter("leaf"))
@@ -231,7 +233,7 @@ def _rest(
     )
     return h.section("#rest")[
         h.h2["State"],
-        json_block(state, visit.redact) if state else h.p(".empty")["The agent keeps no state."],
+        h.div(".card")[json_block(state, visit.redact)] if state else h.p(".empty")["The agent keeps no state."],
         h.h2["Tokens"],
         table(("source", "model", "input", "cached", "output"), rows, nothing="No tokens were booked."),
         h.h2["Attachments"],
