@@ -88,7 +88,7 @@ def _attempt(step: TraceStep) -> str:
 
 def timeline(bars: Sequence[TimelineBar], redact: Redact) -> h.Node:
     """Return the drawing of bars in the order of their beginnings; nothing without bars."""
-    newest = sorted(bars, key=lambda bar: bar.began_ms)[-_MOST_ROWS:]
+    newest = sorted(bars, key=lambda bar: (bar.began_ms, not bar.is_mark))[-_MOST_ROWS:]
     shown = [bar._replace(name=redact(bar.name), note=redact(bar.note)) for bar in newest]
     if not shown:
         return None

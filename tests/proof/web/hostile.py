@@ -21,21 +21,22 @@ from tests.factories.process import process, process_lease
 from tests.factories.session import MOMENT, commit, node, owner, plugin_node, spent
 from tests.factories.trigger import trigger
 
-_SHORT: Final = 120
+_SHORT: Final = 240
 """How much of a text becomes an id or a name."""
 _ACTIVITY: Final = 60_000
 """How much of a text fits into one piece of activity."""
 OWNED: Final = "window.owned=1"
 TEXTS: Final = (
-    f'<img src=x onerror="{OWNED}"><script>{OWNED}</script>',
+    (
+        f'"> autofocus onfocus={OWNED} x="<img src=x onerror="{OWNED}"><script>{OWNED}</script>'
+        f"</textarea></title></pre></svg><svg onload={OWNED}>"
+        "\x1b[2J\x07\u202e\u2066\x85\ufeff\r\ndata: <b>\n\nevent: piece\ndata: <b>"
+        '{{7*7}}<!--]]>&lt;%3C{"broken": [1, "\\ud800", '
+    ),
     f"javascript:{OWNED}",
-    f"'\"></textarea></title></pre></svg><svg onload={OWNED}><script>{OWNED}</script>",
-    f'" autofocus onfocus={OWNED} x="',
-    "\x1b[2J\x1b]0;owned\x07\u202e\u2066\u200b\x85\ufeff\r\ndata: <b>\n\nevent: piece\ndata: <b>",
-    "{{7*7}}${7*7}<!--]]>&lt;&#60;&amp;%3Cscript%3E",
-    '{"broken": [1, "\\ud800", ',
     "A" * 100_000 + f"<script>{OWNED}</script>",
 )
+"""Markup, control characters and broken JSON; a link; a huge text."""
 
 
 async def plant(storage: Storage, text: str) -> tuple[str, str]:
@@ -47,7 +48,7 @@ async def plant(storage: Storage, text: str) -> tuple[str, str]:
     announced = beat(f"{name} worker", beat_ms=60_000, host=name, version=name)
     await storage.work.poll(sessions=0, processes=0, owner=announced.owner, beat=announced)
     await storage.leases.claim(session_id, announced.owner, ttl_ms=600_000)
-    await storage.triggers.register(trigger(name, source_type=name, label=name))
+    await storage.triggers.register(trigger(name, source_type=name[:100], label=name))
     await storage.schedules.register(ScheduleDraft(key=name, cron="0 7 * * *"))
     await storage.acts.record(name, name, name, session_id=session_id)
     await storage.acts.record(name, name, name, process_id=process_id)
@@ -113,4 +114,6 @@ async def _ask(storage: Storage, scope: ProcessScope | TurnScope, text: str, nam
         "properties": {name: {"type": "string", "title": name}, "choice": {"enum": [name, "b"]}},
     }
     key = await storage.waits.key(scope, CustomIdentity(key=name))
-    await storage.waits.open(key, ask=Question(text=text[:4_000], schema=schema, details={name: text}))
+    await storage.waits.open(
+        key, ask=Question(text=text[:4_000], schema=schema, details={name: text[: _ACTIVITY // 2]})
+    )

@@ -193,6 +193,7 @@ async def _background(shop: Shop, clock: ManualClock) -> None:
 async def open_shop(url: str) -> AsyncIterator[None]:
     """Keep a worker of the shop busy with one turn that shows words."""
     shop = Shop(url, worker=True)
+    shop.takes_time = True
     async with shop.app:
         await shop.app.session(LIVE, shop.support).send("Tell me everything about your lamps.")
         try:

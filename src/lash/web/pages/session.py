@@ -91,7 +91,7 @@ async def session(visit: Visit) -> WebPage:
         waits_here(visit, waits),
         chat(visit, session_id, nodes, "" if visit.parameter("leaf") else words, is_on_path=is_on_path),
         compose(visit, session_id),
-        running_turn(visit, effects, waits),
+        running_turn(visit, holder, effects, waits),
         past_turns(visit, nodes, turns),
         _tree(visit, session_id, graph, nodes, forks.sessions),
         _forks(visit, session_id, forks),

@@ -11,12 +11,13 @@ from lash.cli.effect import status_of
 from lash.cli.text import moment, plural
 from lash.cli.turn import turns_of
 from lash.model.effect import EffectRecord, TurnScope
+from lash.model.lease import Lease
 from lash.model.queue import QueuedBatch, QueuedState, turn_id_of
 from lash.model.session.node import Node
 from lash.model.session.trace import TurnRecord, TurnTrace
 from lash.model.wait import WaitRecord
 from lash.web.show import ago, badge, line
-from lash.web.steps import effect_bar, effect_marks, wait_bars
+from lash.web.steps import effect_bar, effect_marks, this_second_ms, wait_bars
 from lash.web.timeline import TimelineBar, duration, timeline, trace_bars
 from lash.web.view import Visit
 
@@ -32,14 +33,19 @@ def open_turn(session_id: str, queued: Sequence[QueuedBatch]) -> TurnScope | Non
     return None
 
 
-def running_turn(visit: Visit, effects: Sequence[EffectRecord], waits: Sequence[WaitRecord]) -> h.Element:
-    """Return the steps that a turn has recorded so far, before its commit; hidden without any."""
+def running_turn(
+    visit: Visit, holder: Lease | None, effects: Sequence[EffectRecord], waits: Sequence[WaitRecord]
+) -> h.Element:
+    """Return the steps that a turn has recorded so far, before its commit; hidden if there is no such turn."""
     bars = [*map(effect_bar, effects), *effect_marks(effects, "ended"), *wait_bars(waits)]
+    if holder is not None:
+        ended, note = max(this_second_ms(), holder.claimed_at_ms), f"fencing number {holder.fencing}"
+        bars.append(TimelineBar("this attempt", holder.claimed_at_ms, ended, "warn", note))
     if not bars:
         return h.section("#running", hidden=True)
     running = [each for each in effects if status_of(each) == "running"]
     return h.section("#running")[
-        h.h2["The turn that is not committed yet"],
+        h.h2["The turn that is open"],
         h.p(".quiet")[plural(len(effects), "step"), f", {len(running)} of them running" if running else ""],
         _scrolled(visit, bars),
     ]
