@@ -31,7 +31,7 @@ _BACKENDS: Final = ("postgres", "sqlite")
 _MANY: Final = "100,000 sessions, 1,000,000 nodes, 100,000 processes"
 _CHAT: Final = name_of("chat", 7)
 _ADDRESSES: Final[Mapping[str, Sequence[str]]] = {
-    "overview": ("",),
+    "overview": ("", "?span=day"),
     "sessions": (
         "sessions",
         "sessions?order=created",
@@ -45,6 +45,7 @@ _ADDRESSES: Final[Mapping[str, Sequence[str]]] = {
         "sessions?label=team%3Dteam-3",
         "sessions?prefix=chat",
         "sessions?prefix=none",
+        "sessions?text=the",
     ),
     "session": (f"session?id={_CHAT}", f"session?id={name_of('fork', 0)}"),
     "session, long": (f"session?id={LONG}",),
@@ -59,7 +60,7 @@ _ADDRESSES: Final[Mapping[str, Sequence[str]]] = {
         f"processes?session={_CHAT}",
     ),
     "process": (f"process?id={name_of('job', 7)}", f"process?id={name_of('approval', 0)}"),
-    "process, long": (f"process?id={LONG}",),
+    "process, long": (f"process?id={LONG}", f"process?id={LONG}&all=steps"),
     "inbox": ("inbox",),
     "queue": ("queue", "queue?state=claimed", "queue?prefix=chat"),
     "dead letters": ("queue?show=dead", "queue?show=dead&prefix=broken"),
@@ -76,6 +77,8 @@ _ADDRESSES: Final[Mapping[str, Sequence[str]]] = {
         "tokens?since=1+day",
     ),
     "storage": ("storage",),
+    "doctor": ("storage?check=doctor",),
+    "acts": ("acts", "acts?by=nobody"),
 }
 """What is measured of each page: its filters one by one, and some that match nothing."""
 

@@ -12,6 +12,7 @@ from lash.errors import (
     EffectMismatch,
     EffectNotRecorded,
     InvalidInput,
+    ProcessNotFound,
 )
 from lash.model.causal import NodeCause
 from lash.model.effect import (
@@ -281,6 +282,26 @@ class TestEffect:
         for limit in (0, 1_001):
             with pytest.raises(InvalidInput):
                 await storage.effects.list(TURN, limit=limit)
+
+    async def test_the_last_effects_come_first(self, harness: Harness) -> None:
+        """The newest change is first, and the earlier key of two that changed at once; an unknown scope is refused."""
+        storage = await harness.open()
+        fence = await in_session(storage)
+        assert await storage.effects.recent(TURN, 10) == ()
+        for key in ("b", "a", "B", "c"):
+            await storage.effects.record(fence, effect(key), key)
+            if key != "a":
+                await harness.clock.advance(1)
+        found = await storage.effects.recent(TURN, 3)
+        assert [record.replay_key for record in found] == ["c", "B", "a"]
+        assert [record.replay_key for record in await storage.effects.recent(TURN, 10)] == ["c", "B", "a", "b"]
+        claimed(await storage.effects.claim(effect("b2"), BOB, ttl_ms=TTL))
+        assert (await storage.effects.recent(TURN, 1))[0].replay_key == "b2"
+        for count in (0, 1_001):
+            with pytest.raises(InvalidInput):
+                await storage.effects.recent(TURN, count)
+        with pytest.raises(ProcessNotFound):
+            await storage.effects.recent(ProcessScope(process_id="unknown"), 10)
 
     async def test_effects_survive_reopening(self, harness: Harness) -> None:
         """Outcomes, due times, claims and ranks survive closing and reopening."""

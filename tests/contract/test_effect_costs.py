@@ -78,6 +78,7 @@ async def _costs(storage: Storage, recorder: Recorder) -> dict[str, list[str]]:
         "get": await count(storage.effects.get(TURN, "3")),
         "get many": await count(storage.effects.get_many([(TURN, key) for key in "1234567"])),
         "list": await count(storage.effects.list(TURN)),
+        "recent": await count(storage.effects.recent(TURN, 10)),
         "commit": await count(storage.session("s").commit(commit(0, node("a"), turn_id="t"))),
     }
 
@@ -99,6 +100,7 @@ async def test_postgres_records_in_one_statement(postgres: Storage, recorder: Re
         "get": ["effect_row"],
         "get many": ["effect_rows"],
         "list": ["effect_page"],
+        "recent": ["effect_recent"],
         "commit": ["commit_apply"],
     }
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 import lash
+from lash.errors import NodeNotFound
 from lash.runtime.policy import Retry
 from lash.runtime.turns.handle import SessionHandle
 from lash.runtime.turns.turn import Turn
@@ -47,6 +48,24 @@ async def test_edit_starts_a_branch_where_the_message_stands(bench: Bench) -> No
     assert await chat.ask("d", timeout_s=60) == "3:a/0:a/b/1:a/0:a/b/d"
     await chat.switch(before[2].id)
     assert texts(await chat.messages())[-1] == ("assistant", "3:a/0:a/b/1:a/0:a/b/d")
+
+
+async def test_a_message_is_sent_instead_of_another(bench: Bench) -> None:
+    """It is durable before it is answered, starts the branch that an edit starts, and once for its key."""
+    chat = await conversation(bench)
+    before = await chat.messages()
+    first = await chat.send("c", instead_of=before[2].id, key="k")
+    assert (await chat.send("c", instead_of=before[2].id, key="k")).batch_id == first.batch_id
+    await until(lambda: _has(chat, ("assistant", "2:a/0:a/c")))
+    assert texts(list(await chat.branches(before[2].id))) == [("user", "b"), ("user", "c")]
+    with pytest.raises(lash.InvalidInput, match="expected a message of the user"):
+        await chat.send("d", instead_of=before[1].id)
+    with pytest.raises(NodeNotFound):
+        await chat.send("d", instead_of="unknown")
+
+
+async def _has(chat: SessionHandle, last: tuple[str, str]) -> bool:
+    return texts(await chat.messages())[-1] == last
 
 
 async def test_edit_of_the_first_message(bench: Bench) -> None:

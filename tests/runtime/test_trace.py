@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from lash.model.effect import ProcessScope, TurnScope
+from lash.model.queue import turn_id_of
 from lash.model.session.trace import TurnTrace
+from lash.model.wait import Resolved
 from lash.runtime.app import App
 from lash.runtime.policy import Retry
 from lash.runtime.processes.context import Context
@@ -88,3 +90,31 @@ async def test_a_process_records_its_attempts(bench: Bench) -> None:
     assert (record.attempt, record.tries) == (1, 1)
     assert record.worker
     assert record.began_at_ms is not None
+
+
+async def test_a_wait_has_the_time_that_it_was_open(bench: Bench) -> None:
+    """The record of a wait that parked its process or turn begins when the wait was opened."""
+    app = await bench.app()
+
+    @app.process
+    async def job(ctx: Context) -> object:
+        return await ctx.wait("approval")
+
+    @app.agent
+    async def agent(turn: Turn) -> str:
+        await turn.wait("approval")
+        return "done"
+
+    handle = await app.starting(process_id="job-1").start(job)
+    sent = await app.session("s", agent).send("go")
+    await app.drain()
+    await bench.seconds(90)
+    for wait in await app.storage.waits.pending():
+        await app.storage.waits.resolve_id(wait.key_id, Resolved(value=True))
+    await app.drain()
+    assert await handle.result(timeout_s=60) is True
+    (record,) = await app.storage.effects.list(ProcessScope(process_id="job-1"))
+    assert record.began_at_ms is not None
+    assert 90_000 <= record.updated_at_ms - record.began_at_ms < 150_000
+    (step,) = (await _trace(app, turn_id_of(sent.batch_id))).steps
+    assert 90_000 <= step.took_ms < 150_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -106,6 +107,8 @@ class Counted:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the storage has)
         found = getattr(self._found, name)
         path = f"{self._name}.{name}".lstrip(".")
+        if isinstance(found, enum.Enum):
+            return found
         if not callable(found):
             return Counted(found, self._calls, path)
 

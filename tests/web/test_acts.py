@@ -10,6 +10,7 @@ from lash.model.effect import ProcessScope
 from lash.model.process.event import EventType
 from lash.model.process.process import Success
 from lash.model.queue import TurnInput
+from lash.model.session.checkpoint import BRANCH_OPTION
 from lash.model.value import JSON, JSONObject
 from lash.model.wait import CustomIdentity, Question, Resolved
 from lash.stores.storage import Storage
@@ -118,7 +119,9 @@ async def test_all_matching_messages_are_cancelled(storage: Storage) -> None:
     left = [item.batch.payloads for item in await storage.queue.list_all()]
     assert left == [(TurnInput.of_text("later"),)]
     async with site(storage, Access.READ) as visitor:
-        assert "check=" not in await visitor.get("queue?check=cancel")
+        page = await visitor.get("queue?check=cancel")
+        assert 'href="queue?check=' not in page
+        assert "Dry run" not in page
 
 
 def _last(page: str) -> str:
@@ -198,3 +201,76 @@ async def test_an_ended_process_is_run_again(storage: Storage) -> None:
         assert 'href="process?id=p"' in await visitor.get("process?id=q")
     (act,) = await storage.acts.list(process_id="p")
     assert (act.verb, act.target) == ("rerun", "q")
+
+
+async def test_an_edited_message_is_sent_on_a_branch(storage: Storage) -> None:
+    """The form sends a message that stands instead of the earlier one, once, and the act is recorded."""
+    await fill(storage, 1)
+    async with site(storage, Visitor(Access.ALL, "ada")) as visitor:
+        page = await visitor.get("session?id=s0")
+        assert "Send on a new branch" in page
+        assert "<textarea" in page.partition('action="edit"')[2].partition("</form>")[0]
+        fields = {"session": "s0", "node": "c", "text": "corrected", "key": "form-3"}
+        for _ in range(2):
+            done = await visitor.post("edit", fields)
+            assert done.headers["location"] == "session?id=s0&done=sent+on+a+branch+of+its+own"
+        assert (await visitor.post("edit", {**fields, "node": "unknown"})).status_code == 404
+    (edited,) = [batch for batch in await storage.queue.list("s0") if batch.source_key == "form-3"]
+    (payload,) = edited.payloads
+    assert isinstance(payload, TurnInput)
+    assert payload.items == TurnInput.of_text("corrected").items
+    # The message c follows a, and so does what is sent instead of it.
+    assert payload.protocol_turn_options[BRANCH_OPTION] == {"shown": "a", "parent": "a"}
+    refused, *done_twice = await storage.acts.list(session_id="s0")
+    assert (refused.verb, refused.error) == ("edit", "NodeNotFound")
+    assert [(act.by, act.verb, act.target, act.outcome) for act in done_twice] == [("ada", "edit", "c", "done")] * 2
+
+
+async def test_a_branch_becomes_the_conversation(storage: Storage) -> None:
+    """The page of a branch offers it, and the page of the active path does not."""
+    await fill(storage, 1)
+    offer = "Continue from here"
+    async with site(storage) as visitor:
+        assert offer in await visitor.get("session?id=s0&leaf=b")
+        assert offer not in await visitor.get("session?id=s0&leaf=a")
+        assert "An earlier part of the conversation" in await visitor.get("session?id=s0&leaf=a")
+        assert (await visitor.post("switch", {"session": "s0", "node": "b"})).status_code == 303
+        assert offer not in await visitor.get("session?id=s0&leaf=b")
+    assert [node.node_id for node in await storage.session("s0").raw_path()] == ["a", "b"]
+
+
+async def test_a_form_that_is_sent_twice_makes_one_fork(storage: Storage) -> None:
+    """Without an id of its own, the fork gets its id from the key of the form."""
+    await fill(storage, 1)
+    async with site(storage) as visitor:
+        fields = {"session": "s0", "node": "b", "key": "console-0123456789ab"}
+        places = {(await visitor.post("fork", fields)).headers["location"] for _ in range(2)}
+    assert places == {"session?id=s0-456789ab&done=forked+from+s0"}
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+@pytest.mark.parametrize(
+    ("back", "place"),
+    [
+        ("queue?prefix=s&state=ready", "queue?prefix=s&state=ready&done=asked+it+to+stop"),
+        ("./?span=day", "./?span=day&done=asked+it+to+stop"),
+        ("process?id=p0", "process?id=p0&done=asked+it+to+stop"),
+        ("https://evil.test/", "process?id=p0&done=asked+it+to+stop"),
+        ("//evil.test/inbox", "process?id=p0&done=asked+it+to+stop"),
+        ("static/console.js", "process?id=p0&done=asked+it+to+stop"),
+    ],
+)
+async def test_an_act_returns_to_its_page(storage: Storage, back: str, place: str) -> None:
+    """The visitor comes back to the page with its filters; an address that is not of a page is ignored."""
+    await registered(storage, "p0")
+    async with site(storage) as visitor:
+        done = await visitor.post("cancel-process", {"process": "p0", "back": back})
+    assert done.headers["location"] == place
+
+
+async def test_the_queue_keeps_its_filter(storage: Storage) -> None:
+    """A button in a filtered list returns to the list with the same filter."""
+    await fill(storage, 2)
+    async with site(storage) as visitor:
+        page = await visitor.get("queue?show=dead&prefix=dead1")
+        assert page.count('name="back" value="queue?show=dead&amp;prefix=dead1"') == 3

@@ -30,6 +30,7 @@ OTHERS = (
     "live",
     "ready",
     "metrics",
+    "theme?theme=dark",
     "x",
 )
 PATHS = (*PAGES, *OTHERS)
@@ -41,6 +42,15 @@ async def memory() -> AsyncIterator[Storage]:
     async with await lash.open("sqlite://") as opened:
         await fill(opened)
         yield opened
+
+
+async def test_every_route_is_walked(memory: Storage) -> None:
+    """The addresses of these tests name every route that the console has."""
+    served = console(memory, access=lambda _: Access.ALL)
+    assert isinstance(served._edge._app, Starlette)
+    routes = {str(getattr(route, "path", "")).removeprefix("/") for route in served._edge._app.routes}
+    walked = {path.partition("?")[0].partition("/")[0] for path in PATHS} | set(ACTS)
+    assert routes == walked - {"x"}
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import cast
 
 import pytest
 
 import lash
 from lash.stores.storage import Storage
 from lash.web.forms import PLACEHOLDER
-from lash.web.live import Live, Pieces, Watched
+from lash.web.live import Live, Pieces, Watched, pause_after
 from lash.web.pages import PAGES
 from lash.web.view import Visit
+from tests.web.site import Counted, fill
 
 PATIENCE_S = 30.0
+STREAMED = ("", "sessions", "queue", "workers")
 PAGE = Watched("sessions", (), may_act=True)
 
 
@@ -79,15 +83,10 @@ async def test_nothing_is_rendered_without_a_stream(storage: Storage) -> None:
 
 async def test_a_page_follows_the_storage(storage: Storage) -> None:
     """A change by another writer is on the page without a reload, on both databases."""
-
-    async def render(watched: Watched) -> Pieces:
-        page = await PAGES[watched.path](Visit(storage, dict(watched.query), watched.may_act, str))
-        return {str(index): str(piece) for index, piece in enumerate(page.pieces)}
-
-    live = Live(lambda: storage, render)
+    live = Live(lambda: storage, _renderer(storage))
     stream = live.stream(PAGE, "t")
     await pieces(stream, 2)
-    await storage.sessions.create("newcomer")
+    await lash.SessionHandle(storage, "newcomer").send("hello")
     async with asyncio.timeout(PATIENCE_S):
         while "newcomer" not in (await pieces(stream, 1))[0]:
             pass
@@ -106,3 +105,54 @@ async def test_streams_end_with_the_storage(backend_url: str) -> None:
         with contextlib.suppress(StopAsyncIteration):
             while True:
                 await anext(stream)
+
+
+def test_rendering_has_a_share_of_the_event_loop() -> None:
+    """After a round the renderer rests nine times as long as the round took, and at least a fifth of a second."""
+    assert [pause_after(took) for took in (0.0, 0.02, 0.1, 1.0)] == pytest.approx([0.2, 0.2, 0.9, 9.0])
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_twenty_streams_cost_as_much_as_their_pages(storage: Storage) -> None:
+    """Twenty visitors of four pages cause the reads of four pages in each round, and rounds follow after a pause."""
+    await fill(storage, 2)
+    calls: list[str] = []
+    reads = {path: await _reads(storage, path) for path in STREAMED}
+    live = Live(lambda: storage, _renderer(cast("Storage", Counted(storage, calls))))
+    streams = [live.stream(Watched(path, (), may_act=False), "t") for path in STREAMED for _ in range(5)]
+    readers = [asyncio.create_task(_drain(stream)) for stream in streams]
+    began = time.monotonic()
+    try:
+        # A busy worker: a hint in every iteration of the event loop.
+        while live.rounds < 4:
+            storage.hints.notify()
+            await asyncio.sleep(0)
+        took_s = time.monotonic() - began
+    finally:
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+    # The round in which the test ended has begun, and may have read.
+    assert sum(reads.values()) * 3 <= len(calls) <= sum(reads.values()) * 4
+    assert live.renders <= len(STREAMED) * 4
+    assert (live.rounds - 1) * pause_after(0) <= took_s
+
+
+async def _drain(stream: AsyncGenerator[str, None]) -> None:
+    async with contextlib.aclosing(stream):
+        async for _ in stream:
+            pass
+
+
+async def _reads(storage: Storage, path: str) -> int:
+    calls: list[str] = []
+    await _renderer(cast("Storage", Counted(storage, calls)))(Watched(path, (), may_act=False))
+    return len(calls)
+
+
+def _renderer(storage: Storage) -> Callable[[Watched], Awaitable[Pieces]]:
+    async def render(watched: Watched) -> Pieces:
+        page = await PAGES[watched.path](Visit(storage, dict(watched.query), watched.may_act, str))
+        return {str(index): str(piece) for index, piece in enumerate(page.pieces)}
+
+    return render

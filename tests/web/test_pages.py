@@ -9,9 +9,15 @@ import pytest
 
 import lash
 from lash.model.effect import ProcessScope
-from lash.model.wait import CustomIdentity
+from lash.model.process.event import EventDraft, EventType
+from lash.model.wait import CustomIdentity, Question
 from lash.stores.storage import Storage
+from lash.web import Access
+from lash.web.access import Visitor
 from lash.web.pages import PAGES
+from tests.factories.effect import effect
+from tests.factories.process import process, process_lease, registered
+from tests.factories.session import owner
 from tests.web.site import Counted, fill, site
 
 ADDRESSES = (
@@ -31,6 +37,9 @@ ADDRESSES = (
     "tokens",
     "tokens?by=session&since=all",
     "storage",
+    "storage?check=doctor",
+    "acts",
+    "?span=day",
 )
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> javascript:alert(3) \x1b[2J\u202e\x00\"'><b>"
 VOID = {"meta", "link", "input", "img", "br", "hr"}
@@ -175,3 +184,115 @@ async def test_an_outage_and_garbage_are_clear_errors(backend_url: str) -> None:
         assert (await visitor.post("signal", {"process": "p", "name": "go", "payload": "{"})).status_code == 400
         await storage.close()
         assert "closed" in await visitor.get("sessions", 503)
+
+
+async def test_the_overview_counts_what_ended(storage: Storage) -> None:
+    """Turns and failures of the last hour are in the drawing, by minute or by quarter of an hour."""
+    await fill(storage, 2)
+    async with site(storage) as visitor:
+        page = await visitor.get("")
+        assert 'aria-label="0 turns and 2 failures, by minute"' in page
+        assert page.count('class="failures"') in (1, 2)
+        assert page.count('class="back"') == 60
+        assert 'aria-label="0 turns and 2 failures, by quarter of an hour"' in await visitor.get("?span=day")
+
+
+async def test_acts_are_on_the_pages(storage: Storage) -> None:
+    """What an operator did is in the list, and on the page of its session or process; filters select."""
+    await fill(storage, 1)
+    async with site(storage, Visitor(Access.ALL, "ada")) as visitor:
+        await visitor.post("cancel-process", {"process": "p0"})
+    async with site(storage, Visitor(Access.ALL, "bob")) as visitor:
+        await visitor.post("fork", {"session": "s0", "node": "b", "new_id": "copy"})
+        await visitor.post("fork", {"session": "s0", "node": "unknown", "new_id": "other"})
+        for address in ("acts", "session?id=s0", "acts?session=s0", "acts?by=bob"):
+            page = await visitor.get(address)
+            assert "fork" in page
+            assert "refused: NodeNotFound" in page, address
+        for address in ("acts", "process?id=p0", "acts?process=p0", "acts?by=ada"):
+            assert 'href="acts?by=ada"' in await visitor.get(address)
+        assert "ada" not in (await visitor.get("acts?by=bob")).partition('id="found"')[2]
+        assert "No acts" in await visitor.get("acts?by=nobody")
+        await visitor.get("acts?session=s0&process=p0", 400)
+
+
+async def test_a_process_shows_its_waits_and_all_of_its_log(storage: Storage) -> None:
+    """A wait can be answered on the page of its process; events and steps that do not fit have a link."""
+    await storage.processes.register(process("p", EventType(name="note")))
+    for _ in range(250):
+        await storage.events.append("p", EventDraft(event_type="note"))
+    key = await storage.waits.key(ProcessScope(process_id="p"), CustomIdentity(key="k"))
+    await storage.waits.open(key, ask=Question(text="Pay the refund?"))
+    async with site(storage) as visitor:
+        page = await visitor.get("process?id=p")
+        assert "Pay the refund?" in page
+        assert 'name="back" value="process?id=p"' in page
+        seen = _events(page)
+        while "Earlier events" in page:
+            before = page.partition("&amp;before=")[2].partition('"')[0]
+            page = await visitor.get(f"process?id=p&before={before}")
+            seen += _events(page)
+    assert sorted(seen) == list(range(1, 251))
+
+
+def _events(page: str) -> list[int]:
+    return [int(part.partition("<")[0]) for part in page.split("<td>event ")[1:]]
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_all_steps_of_a_long_process_can_be_reached(storage: Storage) -> None:
+    """The page has the last steps. All of them, in the order of their keys, are on pages of their own, each once."""
+    await registered(storage, "p")
+    lease = process_lease(await storage.process_leases.claim("p", owner("w"), ttl_ms=60_000))
+    for number in range(350):
+        await storage.effects.record(lease.fence, effect(f"s{number:04}", scope=ProcessScope(process_id="p")), number)
+    seen: list[str] = []
+    async with site(storage) as visitor:
+        page = await visitor.get("process?id=p")
+        assert sorted(_steps(page)) == [f"s{number:04}" for number in range(50, 350)]
+        page = await visitor.get("process?id=p&all=steps")
+        seen += _steps(page)
+        while "Next steps" in page:
+            after = page.partition("&amp;steps=")[2].partition('"')[0]
+            page = await visitor.get(f"process?id=p&all=steps&steps={after}")
+            seen += _steps(page)
+    assert sorted(seen) == [f"s{number:04}" for number in range(350)]
+
+
+def _steps(page: str) -> list[str]:
+    log = page.partition('id="log"')[2]
+    return [part.partition("<")[0] for part in log.split("<td>") if part.startswith("s0")]
+
+
+async def test_the_doctor_checks_the_storage(storage: Storage) -> None:
+    """The storage page shows the checks of the command that concern a storage."""
+    await fill(storage, 1)
+    async with site(storage) as visitor:
+        page = await visitor.get("storage?check=doctor")
+    assert [name for name in ("schema", "clock", "dead letters", "durability") if f"<td>{name}</td>" not in page] == []
+    assert "1, such as hello" in page
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_an_error_is_a_page(storage: Storage) -> None:
+    """An error has the navigation and its text, as text."""
+    async with site(storage) as visitor:
+        page = await visitor.get("session?id=<script>", 404)
+        assert "Not found" in page
+        assert 'href="sessions"' in page
+        assert Tags(page).scripts == ["static/idiomorph.min.js", "static/console.js"]
+        assert "data-stream" not in page
+        refused = await visitor.post("resolve", {"wait": "x"})
+        assert (refused.status_code, "<h1>Not understood</h1>" in refused.text) == (400, True)
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_colours_are_chosen_without_javascript(storage: Storage) -> None:
+    """The form returns to its page with the colours; an unknown theme and a foreign page are ignored."""
+    async with site(storage) as visitor:
+        assert 'data-theme="auto"' in await visitor.get("queue?show=dead")
+        chosen = await visitor.client.get("/theme", params={"theme": "dark", "back": "queue?show=dead"})
+        assert (chosen.status_code, chosen.headers["location"]) == (303, "queue?show=dead")
+        assert 'data-theme="dark"' in await visitor.get("sessions")
+        other = await visitor.client.get("/theme", params={"theme": '"><b>', "back": "https://evil.test"})
+        assert (other.headers["location"], "set-cookie" in other.headers) == ("./", False)

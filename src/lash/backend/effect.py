@@ -144,6 +144,10 @@ class Effects:
         rows = await self._rows.page(scope, after or "", check_limit(limit))
         return tuple(decode_record(row, scope) for row in rows)
 
+    async def recent(self, scope: ExecutionScope, count: int) -> tuple[EffectRecord, ...]:
+        scope_id(scope)
+        return tuple(decode_record(row, scope) for row in await self._rows.recent(scope, check_limit(count)))
+
     async def retire(self, scope: ExecutionScope) -> int:
         return await self._rows.retire(scope_id(scope))
 

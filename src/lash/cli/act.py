@@ -49,10 +49,10 @@ async def list_acts(
 ) -> None:
     """List the acts of operators, the last first, with their outcomes.
 
-    Recorded are cancel, rerun, requeue, discard, resolve, reject, signal, fork, delete, drain, and changes of
-    schedules and triggers, by these commands and by the console. An act is recorded before it is done; its outcome is
-    unknown while it runs, and if its program crashed. OF is the session or the process of the target. -q writes the ids
-    of the acts.
+    Recorded are cancel, rerun, requeue, discard, resolve, reject, signal, send, edit, switch, fork, delete, drain, and
+    changes of schedules and triggers, by these commands and by the console. An act is recorded before it is done; its
+    outcome is unknown while it runs, and if its program crashed. OF is the session or the process of the target. -q
+    writes the ids of the acts.
     """
     if session_id is not None and process_id is not None:
         raise click.UsageError("name a session or a process, not both")

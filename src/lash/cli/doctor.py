@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 import shutil
+import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -130,9 +131,7 @@ async def _storage(shell: Shell) -> AsyncIterator[Check]:
         async with shell.storage() as storage:
             took_ms = (time.perf_counter() - began) * 1_000
             yield Check("connection", "ok", f"opened in {took_ms:.0f} ms")
-            async for check in _contents(storage):
-                yield check
-            async for check in _server(shell, storage):
+            async for check in storage_checks(storage, shell.scrubbed):
                 yield check
     except LashError as error:
         yield Check("connection", "fail", shell.scrubbed(exits.explain(error)[1]))
@@ -167,6 +166,14 @@ def _rights(file: Path) -> list[Check]:
         return [Check("file rights", "ok", f"{database.mode:o}")]
     remedy = f"chmod {database.mode:o} {' '.join(wide)}"
     return [Check("file rights", "warn", f"the write-ahead log is open to more users than the database: {remedy}")]
+
+
+async def storage_checks(storage: Storage, scrubbed: Callable[[str], str]) -> AsyncIterator[Check]:
+    """Check what is stored, and the server of a PostgreSQL storage; ``scrubbed`` removes secrets from an error."""
+    async for check in _contents(storage):
+        yield check
+    async for check in _server(storage, scrubbed):
+        yield check
 
 
 async def _contents(storage: Storage) -> AsyncIterator[Check]:
@@ -241,14 +248,16 @@ def _many(count: int) -> str:
     return f"{count} or more" if count == _COUNTED else str(count)
 
 
-async def _server(shell: Shell, storage: Storage) -> AsyncIterator[Check]:
+async def _server(storage: Storage, scrubbed: Callable[[str], str]) -> AsyncIterator[Check]:
     """Check what only a PostgreSQL server has: notifications, and locks that are held for long."""
-    if not is_postgres(shell.url):
+    # Its module needs a driver that a program without PostgreSQL may lack.
+    if "lash.postgres.storage" not in sys.modules:
         return
     from lash.errors import LashError
     from lash.postgres.storage import PostgresStorage
 
-    assert isinstance(storage, PostgresStorage)
+    if not isinstance(storage, PostgresStorage):
+        return
     try:
         took_s = await storage.hints.probe()
         if took_s is None:
@@ -256,7 +265,7 @@ async def _server(shell: Shell, storage: Storage) -> AsyncIterator[Check]:
         else:
             yield Check("notifications", "ok", f"received in {took_s * 1_000:.0f} ms")
     except LashError as error:
-        yield Check("notifications", "warn", shell.scrubbed(exits.explain(error)[1]))
+        yield Check("notifications", "warn", scrubbed(exits.explain(error)[1]))
     yield await _connections(storage)
     holders = [holder.description for holder in await storage.lock_holders()]
     yield Check("locks", "warn" if holders else "ok", "; ".join(holders) or "no transaction blocks others")

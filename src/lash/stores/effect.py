@@ -120,6 +120,13 @@ class EffectStore(Protocol):
         """
         ...
 
+    async def recent(self, scope: ExecutionScope, count: int) -> tuple[EffectRecord, ...]:
+        """Return the last effects of a scope to be begun or recorded, at most 1,000, the newest first.
+
+        It reads the time of every effect of the scope, and the content of those that it returns.
+        """
+        ...
+
     async def retire(self, scope: ExecutionScope) -> int:
         """Delete the effects and groups of a scope that has ended, and return the number of effects.
 
@@ -195,6 +202,10 @@ class EffectRows(Protocol):
 
     async def page(self, scope: ExecutionScope, after: str, limit: int) -> Sequence[EffectRow]:
         """Return effects by replay key; raise if the session or process of the scope does not exist."""
+        ...
+
+    async def recent(self, scope: ExecutionScope, limit: int) -> Sequence[EffectRow]:
+        """Return the last effects to change; raise if the session or process of the scope does not exist."""
         ...
 
     async def retire(self, scope_id: str) -> int: ...

@@ -559,6 +559,11 @@ class EffectStore:
 
         ``after`` is the last key of the previous page. A page with fewer than ``limit`` is the last.
         """
+    def recent(self, scope: ExecutionScope, count: int) -> tuple[EffectRecord, ...]:
+        """Return the last effects of a scope to be begun or recorded, at most 1,000, the newest first.
+
+        It reads the time of every effect of the scope, and the content of those that it returns.
+        """
     def retire(self, scope: ExecutionScope) -> int:
         """Delete the effects and groups of a scope that has ended, and return the number of effects.
 
@@ -1469,12 +1474,14 @@ class SessionHandle:
         attachments: Sequence[AttachmentRef] = ...,
         at: datetime | None = None,
         priority: int = 0,
+        instead_of: str | None = None,
     ) -> Enqueued:
         """Send a message to the agent; it is durable once this returns.
 
         The key makes it idempotent: a resend returns the first message. An ``early`` message may join a running turn
         where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
         Sessions with a message of a higher ``priority``, 0 to 9, come before others; the order within a session stays.
+        ``instead_of`` is the id of an earlier message of the user, which it replaces as `edit` does.
         """
     @overload
     def ask(

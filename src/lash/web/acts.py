@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from lash.base.ids import new_id
 from lash.cli.owner import owner_of
 from lash.cli.text import plural
 from lash.errors import DeadLetterNotFound, InvalidInput
@@ -58,10 +57,27 @@ async def send(storage: Storage, fields: Fields, by: str) -> Done:
     return Done("sent", "session", {"id": session_id})
 
 
-async def fork(storage: Storage, fields: Fields, by: str) -> Done:
-    """Fork a session at a message."""
+async def edit(storage: Storage, fields: Fields, by: str) -> Done:
+    """Send a message instead of an earlier one, on a branch; a form that is submitted twice sends it once."""
     session_id, node_id = _required(fields, "session"), _required(fields, "node")
-    forked_id = fields.get("new_id", "").strip() or f"{session_id}-{new_id()[-8:]}"
+    text, key = _required(fields, "text"), _required(fields, "key")
+    async with acting(storage, by, "edit", node_id, session_id=session_id):
+        await SessionHandle(storage, session_id).send(text, key=key, instead_of=node_id)
+    return Done("sent on a branch of its own", "session", {"id": session_id})
+
+
+async def switch(storage: Storage, fields: Fields, by: str) -> Done:
+    """Make the branch that a message is on the conversation."""
+    session_id, node_id = _required(fields, "session"), _required(fields, "node")
+    async with acting(storage, by, "switch", node_id, session_id=session_id):
+        await SessionHandle(storage, session_id).switch(node_id)
+    return Done("the conversation continues on this branch", "session", {"id": session_id})
+
+
+async def fork(storage: Storage, fields: Fields, by: str) -> Done:
+    """Fork a session at a message; a form that is submitted twice makes one fork."""
+    session_id, node_id = _required(fields, "session"), _required(fields, "node")
+    forked_id = fields.get("new_id", "").strip() or f"{session_id}-{_required(fields, 'key')[-8:]}"
     async with acting(storage, by, "fork", forked_id, session_id=session_id):
         await storage.sessions.fork(session_id, forked_id, node_id=node_id)
     return Done(f"forked from {session_id}", "session", {"id": forked_id})
@@ -210,6 +226,8 @@ async def set_schedule(storage: Storage, fields: Fields, by: str) -> Done:
 
 ACTS: Final[Mapping[str, Act]] = {
     "send": send,
+    "edit": edit,
+    "switch": switch,
     "fork": fork,
     "cancel-turn": cancel_turn,
     "cancel-process": cancel_process,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -29,8 +30,8 @@ from lash.web.access import AccessCheck, Visitor
 from lash.web.acts import ACTS, Act
 from lash.web.download import download
 from lash.web.edge import Edge
-from lash.web.forms import fields_of, keep_token, personal, token_of
-from lash.web.frame import document
+from lash.web.forms import BACK, fields_of, keep_token, personal, token_of
+from lash.web.frame import THEMES, document, error_page
 from lash.web.live import Live, Pieces, Watched
 from lash.web.pages import PAGES
 from lash.web.probes import Probes
@@ -38,14 +39,16 @@ from lash.web.show import Redact, link
 from lash.web.view import View, Visit, WebPage
 
 _STATIC: Final = Path(__file__).parent / "static"
-_STATUSES: Final[tuple[tuple[tuple[type[LashError], ...], int], ...]] = (
-    ((NotFound, SessionDeleted), 404),
-    ((InvalidInput,), 400),
-    ((StoreUnavailable, StorageClosed, SchemaMismatch, ConfigError), 503),
+_STATUSES: Final[tuple[tuple[tuple[type[LashError], ...], int, str], ...]] = (
+    ((NotFound, SessionDeleted), 404, "Not found"),
+    ((InvalidInput,), 400, "Not understood"),
+    ((StoreUnavailable, StorageClosed, SchemaMismatch, ConfigError), 503, "The storage does not answer"),
+    ((LashError,), 409, "Refused"),
 )
-"""The status of an error; that of others is 409, because the state has changed since the page was made."""
+"""The status of an error, and the title of its page. Others mean that the state has changed since the page was made."""
 _THEME: Final = "lash_theme"
-_FIXED: Final = {"cursor", "check"}
+_YEAR_S: Final = 31_536_000
+_FIXED: Final = {"cursor", "check", "before", "all"}
 """Parameters of pages that do not stay current: a later page of a list, and what an act would do."""
 
 
@@ -107,22 +110,23 @@ class Console:
             Route("/events", self._events, methods=["GET"]),
             Route("/attachment", self._attachment, methods=["GET"]),
             *Probes(self._storage).routes(),
+            Route("/theme", _theme, methods=["GET"]),
             Mount("/static", StaticFiles(directory=_STATIC)),
             *(Route(f"/{path}", self._page(path, view), methods=["GET"]) for path, view in PAGES.items()),
             *(Route(f"/{path}", self._act(act), methods=["POST"]) for path, act in ACTS.items()),
         ]
-        return Starlette(routes=routes, exception_handlers={LashError: _failed})
+        return Starlette(routes=routes, exception_handlers={LashError: self._failed})
 
     def _storage(self) -> Storage:
         return self._source.storage if isinstance(self._source, App) else self._source
 
-    def _visit(self, query: Mapping[str, str], *, may_act: bool) -> Visit:
-        return Visit(self._storage(), query, may_act, self._redact)
+    def _visit(self, path: str, query: Mapping[str, str], *, may_act: bool) -> Visit:
+        return Visit(self._storage(), query, may_act, self._redact, path)
 
     def _page(self, path: str, view: View) -> Callable[[Request], object]:
         async def respond(request: Request) -> Response:
             visitor = _visitor(request)
-            page = await view(self._visit(request.query_params, may_act=visitor.may_act))
+            page = await view(self._visit(path, request.query_params, may_act=visitor.may_act))
             return self._document(request, path, page)
 
         return respond
@@ -135,6 +139,7 @@ class Console:
             path,
             title=self._title,
             theme=request.cookies.get(_THEME, "auto"),
+            here=link(path, **query),
             stream=link("events", page=path, **query) if not _FIXED & query.keys() else None,
             message=request.query_params.get("done", ""),
         )
@@ -142,8 +147,15 @@ class Console:
         keep_token(response, request, token)
         return response
 
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        """Return an error of the storage as a page; nothing of the database is in it."""
+        status, title = next((code, text) for kinds, code, text in _STATUSES if isinstance(error, kinds))
+        theme = request.cookies.get(_THEME, "auto")
+        html = document(error_page(title, str(error)), None, title=self._title, theme=theme, here="./", stream=None)
+        return HTMLResponse(html, status)
+
     async def _pieces(self, watched: Watched) -> Pieces:
-        page = await PAGES[watched.path](self._visit(dict(watched.query), may_act=watched.may_act))
+        page = await PAGES[watched.path](self._visit(watched.path, dict(watched.query), may_act=watched.may_act))
         return {str(index): str(piece) for index, piece in enumerate(page.pieces)}
 
     async def _events(self, request: Request) -> Response:
@@ -166,19 +178,29 @@ class Console:
             if fields is None:
                 return PlainTextResponse("the form is too old; load the page again\n", 403)
             done = await act(self._storage(), fields, _visitor(request).name)
-            return RedirectResponse(link(done.page, **{**done.query, "done": done.text}), 303)
+            page, query = _back(fields) or (done.page, done.query)
+            return RedirectResponse(link(page, **{**query, "done": done.text}), 303)
 
         return respond
+
+
+async def _theme(request: Request) -> Response:
+    """Keep the colours that a visitor without JavaScript chose, and return to the page."""
+    theme, back = request.query_params.get("theme", ""), _back(request.query_params)
+    page, query = back or ("", {})
+    response = RedirectResponse(link(page, **query), 303)
+    if theme in THEMES:
+        response.set_cookie(_THEME, theme, samesite="strict", max_age=_YEAR_S)
+    return response
+
+
+def _back(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]] | None:
+    """Return the page to which an act returns, if its form names one of the console."""
+    page, _, query = fields.get(BACK, "").removeprefix("./").partition("?")
+    return (page, dict(parse_qsl(query))) if BACK in fields and page in PAGES else None
 
 
 def _visitor(request: Request) -> Visitor:
     visitor = request.scope["lash_visitor"]
     assert isinstance(visitor, Visitor)
     return visitor
-
-
-async def _failed(_request: Request, error: Exception) -> Response:
-    """Return an error of the storage as a page of text; nothing of the database is in it."""
-    assert isinstance(error, LashError)
-    status = next((code for kinds, code in _STATUSES if isinstance(error, kinds)), 409)
-    return PlainTextResponse(f"{error}\n", status)

@@ -21,6 +21,8 @@ from lash.model.value import JSON
 
 COOKIE: Final = "lash_form"
 FIELD: Final = "form_token"
+BACK: Final = "back"
+"""The field with the address of the page to which an act returns."""
 PLACEHOLDER: Final = f"token-{secrets.token_hex(16)}"
 """Stands for the token in HTML that several visitors share; `personal` replaces it."""
 FORM_KEY: Final = f"key-{secrets.token_hex(16)}"

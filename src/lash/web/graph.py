@@ -1,15 +1,15 @@
-"""The graph of a session as a drawing: one dot for each node, one column for each branch."""
+"""The graph of a session as a drawing: one dot and one line of text for each node, one column for each branch."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import htpy as h
 
-from lash.model.session.message import Role
-from lash.model.session.node import MessageEntry, Node
+from lash.model.session.message import PartKind, Role
+from lash.model.session.node import ErasedEntry, MessageEntry, Node
 from lash.web.show import line, link
 
 _STEP: Final = 22
@@ -18,6 +18,10 @@ _RADIUS: Final = 5
 _TONES: Final = (Role.USER.value, Role.ASSISTANT.value)
 _MOST_COLUMNS: Final = 12
 """Branches beyond this many share the last column."""
+_TEXTS: Final = (PartKind.TEXT, PartKind.PROSE)
+_TEXT: Final = 34
+"""How many characters of a message stand beside its dot."""
+_TEXT_WIDTH: Final = 236
 
 
 class Dot(NamedTuple):
@@ -54,20 +58,50 @@ def laid_out(nodes: Sequence[Node], active: Sequence[Node]) -> list[Dot]:
     return dots
 
 
-def drawing(dots: Sequence[Dot], forks: Mapping[str, str]) -> h.Element:
-    """Return the drawing. Every dot is a link to its message on the page, with a text for screen readers.
+class Drawing(NamedTuple):
+    """The drawing of one session."""
 
-    ``forks`` are sessions by the node at which they began; each is a square beside its dot, a link to the session.
-    """
-    columns = max((dot.column for dot in dots), default=0) + any(dot.node.node_id in forks for dot in dots)
-    width = _EDGE * 2 + columns * _STEP
-    height = _EDGE * 2 + max(len(dots) - 1, 0) * _STEP
-    lines = (_line(dot, dots[dot.parent]) for dot in dots if dot.parent is not None)
-    return h.svg(".graph", viewBox=f"0 0 {width} {height}", width=str(width), height=str(height))[
-        lines,
-        (_fork(dot, columns, forks[dot.node.node_id]) for dot in dots if dot.node.node_id in forks),
-        (_dot(dot) for dot in dots),
-    ]
+    session_id: str
+    shown: Collection[str]
+    """The nodes whose messages are on the page. Their dots lead there, other dots to the page of their branch."""
+    forks: Mapping[str, str]
+    """Sessions by the node at which they began; each is a square beside its dot, a link to the session."""
+    redact: Callable[[str], str]
+
+    def draw(self, dots: Sequence[Dot]) -> h.Element:
+        """Return the drawing. Every dot is a link with a text for screen readers."""
+        columns = max((dot.column for dot in dots), default=0) + any(dot.node.node_id in self.forks for dot in dots)
+        texts = _EDGE * 2 + columns * _STEP
+        width, height = texts + _TEXT_WIDTH, _EDGE * 2 + max(len(dots) - 1, 0) * _STEP
+        lines = (_line(dot, dots[dot.parent]) for dot in dots if dot.parent is not None)
+        return h.svg(".graph", viewBox=f"0 0 {width} {height}", width=str(width), height=str(height))[
+            lines,
+            (self._fork(dot, columns) for dot in dots if dot.node.node_id in self.forks),
+            (self._dot(dot, texts) for dot in dots),
+        ]
+
+    def _fork(self, dot: Dot, column: int) -> h.Element:
+        session_id = self.forks[dot.node.node_id]
+        (x, y), right = _point(dot), _EDGE + column * _STEP
+        name = line(f"fork {session_id}", 80)
+        return h.a(".fork", href=link("session", id=session_id), aria_label=name)[
+            h.title[name],
+            h.path(d=f"M{x} {y} H{right}", class_="side"),
+            h.rect(x=str(right - _RADIUS), y=str(y - _RADIUS), width=str(_RADIUS * 2), height=str(_RADIUS * 2)),
+        ]
+
+    def _dot(self, dot: Dot, texts: int) -> h.Element:
+        node, (x, y) = dot.node, _point(dot)
+        kind, text = _kind(node), line(self.redact(_words(node)), _TEXT)
+        tone = kind if kind in _TONES else "other"
+        name = line(f"{kind}: {text or node.node_id}", 80)
+        here = f"#{anchor(node.node_id)}" if node.node_id in self.shown else None
+        address = here or link("session", id=self.session_id, leaf=node.node_id)
+        return h.a(href=address, aria_label=name)[
+            h.title[name],
+            h.circle(cx=str(x), cy=str(y), r=str(_RADIUS), class_=[tone, "active" if dot.is_active else "side"]),
+            h.text(x=str(texts), y=str(y + 4), class_=None if dot.is_active else "side")[text or kind],
+        ]
 
 
 def anchor(node_id: str) -> str:
@@ -85,23 +119,14 @@ def _line(dot: Dot, parent: Dot) -> h.Element:
     return h.path(d=path, class_="active" if dot.is_active else "side")
 
 
-def _fork(dot: Dot, column: int, session_id: str) -> h.Element:
-    (x, y), right = _point(dot), _EDGE + column * _STEP
-    name = line(f"fork {session_id}", 80)
-    return h.a(".fork", href=link("session", id=session_id), aria_label=name)[
-        h.title[name],
-        h.path(d=f"M{x} {y} H{right}", class_="side"),
-        h.rect(x=str(right - _RADIUS), y=str(y - _RADIUS), width=str(_RADIUS * 2), height=str(_RADIUS * 2)),
-    ]
+def _kind(node: Node) -> str:
+    return node.entry.message.role.value if isinstance(node.entry, MessageEntry) else node.kind
 
 
-def _dot(dot: Dot) -> h.Element:
-    x, y = _point(dot)
-    entry = dot.node.entry
-    kind = entry.message.role.value if isinstance(entry, MessageEntry) else dot.node.kind
-    tone = kind if kind in _TONES else "other"
-    name = line(f"{kind} {dot.node.node_id}", 80)
-    return h.a(href=f"#{anchor(dot.node.node_id)}", aria_label=name)[
-        h.title[name],
-        h.circle(cx=str(x), cy=str(y), r=str(_RADIUS), class_=[tone, "active" if dot.is_active else "side"]),
-    ]
+def _words(node: Node) -> str:
+    """Return the begin of a message, and nothing of other nodes: the text of a redacted one may be longer."""
+    if not isinstance(node.entry, MessageEntry):
+        return "erased" if isinstance(node.entry, ErasedEntry) else ""
+    parts = node.entry.message.parts
+    texts = [part.content[: _TEXT * 10] for part in parts if part.kind in _TEXTS]
+    return " ".join(texts or [part.tool_name or part.kind.value.replace("_", " ") for part in parts[:1]])

@@ -40,6 +40,11 @@ Pieces = dict[str, str]
 """HTML by the id of the piece."""
 
 
+def pause_after(took_s: float) -> float:
+    """Return how long the renderer rests after a round, so that it takes no more than its share of the event loop."""
+    return max(_LEAST_PAUSE_S, took_s / _SHARE - took_s)
+
+
 class Live:
     """Renders the pages that are open in any browser."""
 
@@ -52,6 +57,8 @@ class Live:
         self._wake = asyncio.Event()
         self.renders = 0
         """How many pages were rendered so far."""
+        self.rounds = 0
+        """How often the pages that are open were rendered, each once."""
 
     @property
     def is_full(self) -> bool:
@@ -105,9 +112,9 @@ class Live:
                 while True:
                     began = time.monotonic()
                     self._wake.clear()
+                    self.rounds += 1
                     await self._render_all()
-                    took = time.monotonic() - began
-                    await asyncio.sleep(max(_LEAST_PAUSE_S, took / _SHARE))
+                    await asyncio.sleep(pause_after(time.monotonic() - began))
                     if not self._wake.is_set():
                         await self._next(hints.wait(_QUIET_S))
         except StorageClosed:

@@ -20,12 +20,26 @@ from lash.web.forms import FIELD, PLACEHOLDER
 
 MOST_TEXT: Final = 20_000
 """How many characters of one text a page shows."""
+_LONG: Final = 30
+"""From so many characters on, a name may be cut by the width of the page; it is then also beside the pointer."""
 MOST_JSON: Final = 8_000
 _TONES: Final = {
-    **dict.fromkeys(("running", "completed", "enabled", "ready", "active", "claimed", "ok"), "good"),
-    **dict.fromkeys(("failed", "abandoned", "rejected", "unknown", "dead", "late"), "bad"),
+    **dict.fromkeys(("running", "completed", "enabled", "ready", "active", "claimed", "ok", "done"), "good"),
+    **dict.fromkeys(("failed", "abandoned", "rejected", "refused", "unknown", "dead", "late", "fail"), "bad"),
     **dict.fromkeys(
-        ("waiting", "parked", "sleeping", "retrying", "delayed", "queued", "cancelling", "draining", "disabled"), "warn"
+        (
+            "waiting",
+            "parked",
+            "sleeping",
+            "retrying",
+            "delayed",
+            "queued",
+            "cancelling",
+            "draining",
+            "disabled",
+            "warn",
+        ),
+        "warn",
     ),
 }
 
@@ -74,7 +88,8 @@ def badge(word: str, text: str | None = None) -> h.Element:
 
 def name_link(page: str, name: str, text: str | None = None, **more: str) -> h.Element:
     """Return a link to the page of one thing, by its id."""
-    return h.a(".row", href=link(page, id=name, **more))[line(text or name, 80)]
+    shown = line(text or name, 80)
+    return h.a(".row", href=link(page, id=name, **more), title=shown if len(shown) > _LONG else None)[shown]
 
 
 class Column(NamedTuple):
@@ -99,15 +114,17 @@ def _row(heads: Sequence[Column], cells: Sequence[h.Node]) -> h.Element:
 
 
 def facts(pairs: Iterable[tuple[str, h.Node]]) -> h.Element:
-    """Return names and values, one below the other; a value of None is left out."""
-    return h.dl(".facts")[((h.dt[name], h.dd[value]) for name, value in pairs if value is not None)]
+    """Return names and values, each value below its name; a value of None is left out."""
+    return h.dl(".facts")[(h.div[h.dt[name], h.dd[value]] for name, value in pairs if value is not None)]
 
 
-def act(action: str, label: str, fields: Mapping[str, str], *inputs: h.Node, danger: bool = False) -> h.Element:
+def act(
+    action: str, label: str, fields: Mapping[str, str], *inputs: h.Node, danger: bool = False, quiet: bool = False
+) -> h.Element:
     """Return a form with one button. It works without JavaScript, and only with the visitor's token."""
     hidden = (h.input(type="hidden", name=name, value=value) for name, value in {**fields, FIELD: PLACEHOLDER}.items())
     return h.form(".act", method="post", action=action)[
-        hidden, *inputs, h.button(type="submit", class_={"danger": danger})[label]
+        hidden, *inputs, h.button(type="submit", class_={"danger": danger, "quiet": quiet})[label]
     ]
 
 
@@ -124,8 +141,9 @@ def text_field(name: str, label: str, value: str, *, key: bool = False, wide: bo
     ]
 
 
-def choice_field(name: str, label: str, value: str, choices: Iterable[str]) -> h.Element:
-    options = (h.option(value=each, selected=each == value)[each or "any"] for each in ("", *choices))
+def choice_field(name: str, label: str, value: str, choices: Iterable[str], *, empty: str = "any") -> h.Element:
+    """Return a labelled choice of a filter; ``empty`` is the text of no choice."""
+    options = (h.option(value=each, selected=each == value)[each or empty] for each in ("", *choices))
     return h.label[h.span[label], h.select(name=name)[options]]
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import htpy as h
 
 from lash.stores.storage import Storage
-from lash.web.show import Redact
+from lash.web.show import Redact, link
 
 
 class Visit(NamedTuple):
@@ -21,6 +21,12 @@ class Visit(NamedTuple):
     query: Mapping[str, str]
     may_act: bool
     redact: Redact
+    path: str = ""
+
+    @property
+    def here(self) -> str:
+        """The address of the page, to which an act returns."""
+        return link(self.path, **{name: value for name, value in self.query.items() if name != "done"})
 
     def parameter(self, name: str) -> str:
         return self.query.get(name, "").strip()

@@ -8,6 +8,7 @@ import msgspec
 
 from lash.errors import SessionNotFound
 from lash.model.activity import Activity
+from lash.model.lease import Lease
 from lash.model.value import JSON
 from lash.stores.storage import Storage
 
@@ -15,11 +16,11 @@ _WINDOWS: Final = (256, 64, 16, 4, 1)
 """How many of the last pieces are tried: activity is deleted after a while, and a read from before that has a gap."""
 
 
-async def spoken(storage: Storage, session_id: str) -> str:
-    """Return the text that the running turn has shown so far; empty if none runs."""
+async def spoken(storage: Storage, session_id: str, holder: Lease | None) -> str:
+    """Return the text that the running turn has shown so far; empty if no worker holds the session."""
+    if holder is None:
+        return ""
     try:
-        if await storage.leases.holder(session_id) is None:
-            return ""
         newest = (await storage.activity.read(session_id)).newest
     except SessionNotFound:
         return ""

@@ -31,7 +31,7 @@ READS = {
     "ActivityStore": {"process_changes", "read"},
     "ArtifactStore": {"exists", "get", "get_environment", "list", "namespaces"},
     "AttachmentStore": {"entry", "get", "list", "list_uncommitted"},
-    "EffectStore": {"get", "get_many", "group", "list"},
+    "EffectStore": {"get", "get_many", "group", "list", "recent"},
     "EventStore": {
         *("after", "changes", "count_through", "last_sequences", "recent", "signal_at", "tail"),
         *("undeliverable_wakes", "wakes_after"),

@@ -149,7 +149,13 @@ class PostgresEffectRows:
 
     async def page(self, scope: ExecutionScope, after: str, limit: int) -> Sequence[EffectRow]:
         arguments = (scope_id(scope), after, scope_session_id(scope), scope_process_id(scope), limit)
-        rows = await self._database.read_all(_PageRow, "effect_page", *arguments)
+        return await self._owned(scope, await self._database.read_all(_PageRow, "effect_page", *arguments))
+
+    async def recent(self, scope: ExecutionScope, limit: int) -> Sequence[EffectRow]:
+        arguments = (scope_id(scope), limit, scope_session_id(scope), scope_process_id(scope))
+        return await self._owned(scope, await self._database.read_all(_PageRow, "effect_recent", *arguments))
+
+    async def _owned(self, scope: ExecutionScope, rows: Sequence[_PageRow]) -> list[EffectRow]:
         if not all(row.has_owner for row in rows):
             raise await self._missing(scope)
         return [row.effect for row in rows if row.effect is not None]

@@ -53,6 +53,31 @@ LEFT JOIN LATERAL (
 ) AS page ON true
 ORDER BY page.replay_key;
 
+-- name: effect_recent
+-- The last effects of a scope to change, at most $2, the newest first, each with whether the owner of the scope exists;
+-- an earlier key first if the times are equal. One row without an effect if there are none.
+SELECT owner.is_there, page.effect
+FROM (
+    SELECT
+-- include: effect_has_owner
+    AS is_there
+) AS owner
+LEFT JOIN LATERAL (
+    SELECT
+        e.replay_key,
+        e.updated_at_ms,
+        row(
+            e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id,
+            e.incarnation_id, e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank,
+            e.created_at_ms, e.updated_at_ms, e.began_at_ms, e.attempt, e.tries, e.worker
+        ) AS effect
+    FROM :"schema".lash_effects AS e
+    WHERE e.scope_id = $1::text
+    ORDER BY e.updated_at_ms DESC, e.replay_key
+    LIMIT $2::bigint
+) AS page ON true
+ORDER BY page.updated_at_ms DESC, page.replay_key;
+
 -- name: effect_facts
 -- The facts that decide about the effect of scope $1 and key $2, of session $3 or process $4, in group $5: the time,
 -- whether the session or process exists, its lease, the group and the effect.

@@ -189,14 +189,19 @@ class Journal:
         """Record an outcome once this branch continues after the failure that it stands for."""
         current_line().failures.append((self._envelope(key, command), outcome, EffectRun(attempt=self._attempt)))
 
-    async def recorded(self, key: str, command: Command, body: Callable[[], Awaitable[JSON]]) -> EffectRecord:
-        """Return the record of an operation of the runtime itself, running it if there is none."""
+    async def recorded(
+        self, key: str, command: Command, body: Callable[[], Awaitable[JSON]], *, took_ms: int = 0
+    ) -> EffectRecord:
+        """Return the record of an operation of the runtime itself, running it if there is none.
+
+        ``took_ms`` is what it took before this call, such as the time for which a wait was open.
+        """
         envelope = self._envelope(key, command)
         known = self._known(envelope)
         if known is not None:
             return known
         await self.begin_new()
-        watch = Stopwatch(self._attempt)
+        watch = Stopwatch(self._attempt, took_ms)
         outcome = await self._bridge(f"operation {key!r}", body)
         return await self._record(envelope, outcome, watch.ran())
 

@@ -102,13 +102,13 @@ class Parking(Generic[R]):
 
     async def resolution(
         self, identity: WaitIdentity, timeout_ms: int | None, ask: Question | None = None
-    ) -> Resolution:
-        """Return how a wait was resolved, or park until it is."""
+    ) -> tuple[Resolution, int]:
+        """Return how a wait was resolved, and for how many milliseconds it was open, or park until it is resolved."""
         waits, key = self.storage.waits, await self.wait_key(identity)
         while True:
             wait = await self.lease.bridge("opening a wait", waits.open, key, timeout_ms=timeout_ms, ask=ask)
             if wait.resolution is not None:
-                return wait.resolution
+                return wait.resolution, max(0, self.now_ms() - wait.created_at_ms)
             if wait.deadline_ms is None or self.now_ms() < wait.deadline_ms:
                 await self.block(wait.deadline_ms, self._reason(identity, key), partial(waits.wait, key))
             else:

@@ -38,6 +38,8 @@ class Waitable(Closable[T]):
         """Returns the outcome, or parks the run until there is one."""
         self.read = read
         """Returns what an outcome means, or raises the error that it means."""
+        self.waited_ms = 0
+        """How long it had been waited for when `find` returned, runs that were parked meanwhile included."""
         self.on_recorded: Callable[[], Awaitable[None]] | None = None
         """Called after the outcome was recorded."""
         self.on_lost: Callable[[JSON], None] | None = None
@@ -57,7 +59,8 @@ class Waitable(Closable[T]):
         known = self._journal.peek(self.key, self.command)
         if known is None:
             await self._journal.begin_new()
-            known = await self._journal.recorded(self.key, self.command, constant(await self.find()))
+            outcome = await self.find()
+            known = await self._journal.recorded(self.key, self.command, constant(outcome), took_ms=self.waited_ms)
             if self.on_recorded is not None:
                 await self.on_recorded()
         return self.read(known.outcome)

@@ -44,8 +44,8 @@ class WaitingRun(Protocol):
 
     async def resolution(
         self, identity: WaitIdentity, timeout_ms: int | None, ask: Question | None = None
-    ) -> Resolution:
-        """Return how a wait was resolved, or park until it is."""
+    ) -> tuple[Resolution, int]:
+        """Return how a wait was resolved, and for how many milliseconds it was open, or park until it is resolved."""
         ...
 
 
@@ -192,7 +192,8 @@ class Waits(Steps):
         self, key: str, name: str, timeout_ms: int | None, declared: object, ask: Question | None
     ) -> Waitable[Any]:
         async def find() -> JSON:
-            return _resolution_json(await self._waiting.resolution(CustomIdentity(key=name), timeout_ms, ask))
+            resolution, made.waited_ms = await self._waiting.resolution(CustomIdentity(key=name), timeout_ms, ask)
+            return _resolution_json(resolution)
 
         def read(outcome: JSON) -> Any:  # noqa: ANN401 (the declared type is known at run time)
             kept = outcome if isinstance(outcome, dict) else {}
@@ -202,7 +203,8 @@ class Waits(Steps):
                 raise self._journal.as_recorded(WaitRejected(name, str(kept["code"]), str(kept.get("message", ""))))
             return from_json(kept.get("value"), declared, f"the value of wait {name!r}")
 
-        return Waitable(self._journal, key, AwaitEvent(key_id=f"wait:{name}"), find, read)
+        made: Waitable[Any] = Waitable(self._journal, key, AwaitEvent(key_id=f"wait:{name}"), find, read)
+        return made
 
 
 def _resolution_json(resolution: Resolution) -> JSON:

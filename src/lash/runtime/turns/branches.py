@@ -54,11 +54,11 @@ def branch_of(batch: Batch) -> BranchPoint | None:
     return BranchPoint(_node_id(point.get("shown")), _node_id(point.get("parent")))
 
 
-async def instead_of(session: Session, message_id: str) -> BranchPoint:
+async def branch_instead_of(storage: Storage, session_id: str, message_id: str) -> BranchPoint:
     """Return where a message that replaces another one of the user starts its branch: where that one stands."""
-    node = await session.node(message_id)
+    node = await storage.session(session_id).node(message_id)
     if node is None:
-        raise NodeNotFound(session.session_id, message_id)
+        raise NodeNotFound(session_id, message_id)
     if _user_message(node) is None:
         raise InvalidInput(f"expected a message of the user, got node {message_id!r} of kind {node.kind}")
     return BranchPoint(node.parent_node_id, node.parent_node_id)

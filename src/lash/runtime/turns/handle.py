@@ -34,7 +34,7 @@ from lash.model.session.usage import UsageEntry
 from lash.model.value import JSON, JSONObject
 from lash.runtime.no_worker import warn_without_worker
 from lash.runtime.observe.stream import current_cursor, observe
-from lash.runtime.turns.branches import BranchPoint, again, alternatives, instead_of, switch
+from lash.runtime.turns.branches import BranchPoint, again, alternatives, branch_instead_of, switch
 from lash.runtime.turns.draft import State, cancelled_id, reply_id
 from lash.runtime.turns.inbox import cancel_command, command_of, find_letter, queued_batches
 from lash.runtime.turns.messages import check_last, last_of, read_reply, read_tail, text_of
@@ -73,14 +73,19 @@ class SessionHandle:
         attachments: Sequence[AttachmentRef] = (),
         at: datetime | None = None,
         priority: int = 0,
+        instead_of: str | None = None,
     ) -> Enqueued:
         """Send a message to the agent; it is durable once this returns.
 
         The key makes it idempotent: a resend returns the first message. An ``early`` message may join a running turn
         where its agent calls `lash.Turn.join_early_input`; others get their own turn. ``at`` delays it.
         Sessions with a message of a higher ``priority``, 0 to 9, come before others; the order within a session stays.
+        ``instead_of`` is the id of an earlier message of the user, which it replaces as `edit` does.
         """
-        draft = self._draft(text, self._key(key), early=early, attachments=attachments, at=at, priority=priority)
+        branch = None if instead_of is None else await branch_instead_of(self._storage, self.session_id, instead_of)
+        draft = self._draft(
+            text, self._key(key), early=early, attachments=attachments, at=at, branch=branch, priority=priority
+        )
         await self._check_attachments(attachments)
         return await self._enqueue(draft)
 
@@ -136,7 +141,7 @@ class SessionHandle:
         It starts a branch where the earlier message stands; what followed that one is kept on its own branch. The agent
         sees the conversation up to there, with the current state. Raises NodeNotFound for an unknown message.
         """
-        point = await instead_of(self._storage.session(self.session_id), message_id)
+        point = await branch_instead_of(self._storage, self.session_id, message_id)
         return await self._ask(self._draft(text, self._key(key), branch=point), timeout_s)
 
     async def regenerate(

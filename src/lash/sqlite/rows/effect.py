@@ -136,6 +136,13 @@ class SQLiteEffectRows:
 
         return await self._database.read_in_thread(body)
 
+    async def recent(self, scope: ExecutionScope, limit: int) -> Sequence[EffectRow]:
+        def body(reader: Reader) -> list[EffectRow]:
+            _owner_keys(reader, scope)
+            return reader.all(EffectRow, "effect_recent", scope_id=scope_id(scope), limit=limit)
+
+        return await self._database.read_in_thread(body)
+
     async def retire(self, scope_id: str) -> int:
         return await self._database.write(lambda transaction: retire_effects(transaction, scope_id))
 

@@ -22,6 +22,20 @@ WHERE scope_id = :scope_id AND replay_key > :after
 ORDER BY replay_key
 LIMIT :limit;
 
+-- name: effect_recent
+-- The last effects of a scope to change, the newest first; an earlier key first if the times are equal.
+SELECT replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
+    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
+FROM lash_effects
+WHERE scope_id = :scope_id AND replay_key IN (
+    SELECT e.replay_key
+    FROM lash_effects AS e
+    WHERE e.scope_id = :scope_id
+    ORDER BY e.updated_at_ms DESC, e.replay_key
+    LIMIT :limit
+)
+ORDER BY updated_at_ms DESC, replay_key;
+
 -- name: effect_any
 -- Whether a scope has any effect.
 SELECT EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from lash.web.pages.acts import acts
 from lash.web.pages.inbox import inbox
 from lash.web.pages.overview import overview
 from lash.web.pages.process import process
@@ -30,6 +31,7 @@ PAGES: Final[Mapping[str, View]] = {
     "triggers": triggers,
     "tokens": tokens,
     "storage": storage,
+    "acts": acts,
 }
 """The pages by their path."""
 

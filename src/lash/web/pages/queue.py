@@ -12,6 +12,7 @@ from lash.cli.queue import content_of, kind_of, state_of
 from lash.cli.text import plural
 from lash.model.failure import traceback_in
 from lash.model.queue import DeadLetter, QueuedBatch, QueuedState
+from lash.web.forms import BACK
 from lash.web.matching import MOST, matching_letters, matching_queued, state_named
 from lash.web.show import (
     Column,
@@ -85,7 +86,7 @@ def queue_table(visit: Visit, found: Iterable[QueuedBatch], *, nothing: str) -> 
 
 def _row(visit: Visit, item: QueuedBatch) -> tuple[h.Node, ...]:
     batch = item.batch
-    cancel = {"session": batch.session_id, "batch": batch.batch_id}
+    cancel = {"session": batch.session_id, "batch": batch.batch_id, BACK: visit.here}
     return (
         name_link("session", batch.session_id),
         badge(item.state.value, state_of(item)),
@@ -171,7 +172,7 @@ def _checked(visit: Visit, check: Check, counted: str, count: int, last: int, sh
 
 def _dead_row(visit: Visit, letter: DeadLetter) -> tuple[h.Node, ...]:
     batch, trace = letter.batch, traceback_in(letter.error)
-    fields = {"session": batch.session_id, "batch": batch.batch_id}
+    fields = {"session": batch.session_id, "batch": batch.batch_id, BACK: visit.here}
     reason = line(visit.redact(f"{letter.reason}{where(letter.error)}"), 160)
     buttons = (act("requeue", "Queue again", fields), act("discard", "Discard", fields, danger=True))
     return (

@@ -1,4 +1,4 @@
-"""One session: the conversation, its graph, its queue, the running turn, usage and state."""
+"""One session: the conversation, its graph, its turns, its queue, usage and state."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 
 import htpy as h
 
-from lash.cli.queue import session_queue_pages
-from lash.cli.text import plural, size
+from lash.cli.queue import session_queue_pages, state_of
+from lash.cli.text import size
 from lash.cli.turn import read_turns, turns_of
 from lash.errors import InvalidInput
 from lash.model.attachment import AttachmentEntry
+from lash.model.effect import EffectRecord, TurnScope
 from lash.model.lease import Lease
 from lash.model.queue import QueuedBatch
-from lash.model.session.message import Part, PartKind
-from lash.model.session.node import ErasedEntry, MessageEntry, Node
+from lash.model.session.node import Node
 from lash.model.session.session import (
     ActivePath,
     ChildRelation,
@@ -29,16 +29,18 @@ from lash.model.session.session import (
     SessionRead,
     SessionSummary,
 )
-from lash.model.session.trace import TurnRecord, TurnTrace
 from lash.model.value import JSON
+from lash.model.wait import WaitRecord
 from lash.runtime.turns.handle import SessionHandle
-from lash.web.forms import FORM_KEY
-from lash.web.graph import anchor, drawing, laid_out
+from lash.web.graph import Drawing, laid_out
+from lash.web.pages.acts import acts_about
+from lash.web.pages.conversation import chat, compose
 from lash.web.pages.queue import queue_table
 from lash.web.pages.sessions import session_table
-from lash.web.show import act, ago, badge, block, facts, json_block, line, link, name_link, table
-from lash.web.timeline import timeline, trace_bars
+from lash.web.pages.turns import open_turn, past_turns, running_turn
+from lash.web.show import act, ago, badge, facts, json_block, line, link, name_link, table
 from lash.web.view import Visit, WebPage
+from lash.web.waiting import waits_here
 from lash.web.words import spoken
 
 _MESSAGES: Final = 100
@@ -50,8 +52,8 @@ _MOST_READ: Final = 2_000
 _QUEUED: Final = 50
 _FORKS: Final = 20
 """How many forks are shown, the newest."""
-_TURNS: Final = 10
-"""How many turns are drawn."""
+_STEPS: Final = 200
+_ACTS: Final = 10
 
 
 async def session(visit: Visit) -> WebPage:
@@ -62,31 +64,40 @@ async def session(visit: Visit) -> WebPage:
     stored = visit.storage.session(session_id)
     meta, head = await asyncio.gather(stored.meta(), stored.head())
     scope = ActivePath(leaf_node_id=visit.parameter("leaf") or None, last=_MESSAGES)
-    read, whole, holder, words = await asyncio.gather(
+    read, whole, holder, (queued, _) = await asyncio.gather(
         stored.load(scope),
         _graph(visit, session_id, head),
         visit.storage.leases.holder(session_id),
-        spoken(visit.storage, session_id),
-    )
-    (queued, _), files, state, forks = await asyncio.gather(
         session_queue_pages(visit.storage, session_id, None)(_QUEUED, None),
+    )
+    nodes = () if read is None else read.graph.nodes
+    words, turns, (effects, waits) = await asyncio.gather(
+        spoken(visit.storage, session_id, holder),
+        read_turns(visit.storage, session_id, turns_of(nodes)),
+        _open_turn(visit, open_turn(session_id, queued)),
+    )
+    files, state, forks, acts = await asyncio.gather(
         visit.storage.attachments.list(session_id, limit=_QUEUED),
         SessionHandle(visit.storage, session_id).state(),
         visit.storage.sessions.list(
             SessionFilter(source_session_id=session_id), with_state=True, with_counts=True, limit=_FORKS
         ),
+        visit.storage.acts.list(session_id=session_id, limit=_ACTS),
     )
-    nodes = () if read is None else read.graph.nodes
-    turns = await read_turns(visit.storage, session_id, turns_of(nodes)) if nodes else {}
+    graph = nodes if whole is None else whole.graph.nodes
+    is_on_path = _is_on_path(graph, head, visit.parameter("leaf"))
     pieces = (
-        _facts(visit, meta, head, holder),
-        _chat(visit, session_id, nodes, words),
-        _turns(nodes, turns),
-        _tree(nodes if whole is None else whole.graph.nodes, nodes, forks.sessions),
+        _facts(visit, meta, head, _state(holder, queued), is_running=holder is not None),
+        waits_here(visit, waits),
+        chat(visit, session_id, nodes, "" if visit.parameter("leaf") else words, is_on_path=is_on_path),
+        compose(visit, session_id),
+        running_turn(visit, holder, effects, waits),
+        past_turns(visit, nodes, turns),
+        _tree(visit, session_id, graph, nodes, forks.sessions),
         _forks(visit, session_id, forks),
         _queue(visit, queued),
-        _compose(visit, session_id),
         _rest(visit, session_id, read, files.entries, state),
+        acts_about(acts, _ACTS, session=session_id),
     )
     return WebPage(meta.name or session_id, pieces)
 
@@ -98,19 +109,46 @@ async def _graph(visit: Visit, session_id: str, head: SessionHead | None) -> Ses
     return await visit.storage.session(session_id).load(FullGraph())
 
 
-def _facts(visit: Visit, meta: SessionMeta, head: SessionHead | None, holder: Lease | None) -> h.Element:
+async def _open_turn(visit: Visit, scope: TurnScope | None) -> tuple[tuple[EffectRecord, ...], tuple[WaitRecord, ...]]:
+    """Return the recorded steps and the open waits of a turn that is not committed yet."""
+    if scope is None:
+        return (), ()
+    return await asyncio.gather(
+        visit.storage.effects.recent(scope, _STEPS), visit.storage.waits.pending(scope=scope, limit=_QUEUED)
+    )
+
+
+def _is_on_path(nodes: Sequence[Node], head: SessionHead | None, leaf: str) -> bool:
+    """Return whether a node is on the active path, as far as its nodes were read."""
+    parents = {node.node_id: node.parent_node_id for node in nodes}
+    at = None if head is None else head.leaf_node_id
+    if at not in parents:
+        # Only a part of a large graph was read. Whether the node is beside the path is unknown.
+        return True
+    while at is not None and at != leaf:
+        at = parents.get(at)
+    return at == leaf or not leaf
+
+
+def _state(holder: Lease | None, queued: Sequence[QueuedBatch]) -> h.Node:
+    if holder is not None:
+        return (badge("running"), f" by {line(holder.owner.owner_id, 60)}")
+    first = next(iter(queued), None)
+    return badge("idle") if first is None else badge(first.state.value, state_of(first))
+
+
+def _facts(visit: Visit, meta: SessionMeta, head: SessionHead | None, state: h.Node, *, is_running: bool) -> h.Element:
     relation: h.Node = None
     if isinstance(meta.relation, ForkRelation):
         relation = ("fork of ", name_link("session", meta.relation.source_session_id))
     elif isinstance(meta.relation, ChildRelation):
         relation = ("started by ", name_link("session", meta.relation.parent_session_id))
     labels = [h.span(".label")[line(f"{key}={value}", 80)] for key, value in sorted(meta.labels.items())]
-    running = None if holder is None else (badge("running"), f" by {line(holder.owner.owner_id, 60)}")
     return h.section("#facts", aria_label="Facts")[
         facts(
             (
                 ("id", h.code[line(meta.session_id)]),
-                ("state", running or badge("idle")),
+                ("state", state),
                 ("relation", relation),
                 ("owner", line(meta.owner) if meta.owner else None),
                 ("labels", labels or None),
@@ -122,67 +160,20 @@ def _facts(visit: Visit, meta: SessionMeta, head: SessionHead | None, holder: Le
             )
         ),
         visit.may_act
-        and holder is not None
+        and is_running
         and act("cancel-turn", "Cancel the turn", {"session": meta.session_id}, danger=True),
     ]
 
 
-def _chat(visit: Visit, session_id: str, nodes: Sequence[Node], words: str) -> h.Element:
-    first = nodes[0].parent_node_id if nodes else None
-    older = h.p(".more")[h.a(href=link("session", id=session_id, leaf=first))["Earlier messages"]] if first else None
-    running = (
-        words
-        and h.article("#words.message.assistant.live", aria_live="polite")[
-            h.header["running now"], h.pre[block(visit.redact(words))]
-        ]
-    )
-    shown = [_message(visit, session_id, node) for node in nodes]
-    return h.section("#chat", aria_label="Conversation")[
-        h.h2["Conversation"],
-        older,
-        shown or (None if words else h.p(".empty")["No messages were committed yet."]),
-        running,
-    ]
-
-
-def _message(visit: Visit, session_id: str, node: Node) -> h.Element:
-    entry = node.entry
-    fork = visit.may_act and act("fork", "Fork here", {"session": session_id, "node": node.node_id})
-    if not isinstance(entry, MessageEntry):
-        body: h.Node = h.p(".quiet")["erased"] if isinstance(entry, ErasedEntry) else json_block(entry, visit.redact)
-        return _article(node, "other", node.kind, body, fork)
-    role = entry.message.role.value
-    parts = [_part(visit, session_id, part) for part in entry.message.parts]
-    return _article(node, role, role, parts, fork)
-
-
-def _article(node: Node, tone: str, title: str, body: h.Node, fork: h.Node) -> h.Element:
-    return h.article(id=anchor(node.node_id), class_=["message", tone])[
-        h.header[h.b[line(title, 60)], " ", ago(int(node.timestamp.timestamp() * 1_000)), fork],
-        body,
-    ]
-
-
-def _part(visit: Visit, session_id: str, part: Part) -> h.Node:
-    if part.attachment is not None:
-        ref = part.attachment
-        address = link("attachment", session=session_id, id=ref.id)
-        return h.p[h.a(href=address, download=True)[line(ref.label or ref.id, 60)], f" {size(ref.byte_len)}"]
-    text = block(visit.redact(part.content))
-    if part.kind in (PartKind.TEXT, PartKind.PROSE):
-        return h.pre(".text")[text]
-    title = " ".join(each for each in (part.kind.value.replace("_", " "), part.tool_name) if each)
-    return h.details[h.summary[line(title, 80)], h.pre[text]]
-
-
-def _tree(nodes: Sequence[Node], active: Sequence[Node], forks: Sequence[SessionSummary]) -> h.Element:
+def _tree(
+    visit: Visit, session_id: str, nodes: Sequence[Node], active: Sequence[Node], forks: Sequence[SessionSummary]
+) -> h.Element:
     shown = nodes[-_MOST_DRAWN:]
     cut = f"The newest {_MOST_DRAWN:,} of {len(nodes):,} nodes." if len(nodes) > _MOST_DRAWN else None
+    drawing = Drawing(session_id, {node.node_id for node in active}, _forked(forks), visit.redact)
     return h.section("#tree")[
         h.h2["Graph"],
-        h.div(".scroll", tabindex="0", role="region", aria_label="Graph")[
-            drawing(laid_out(shown, active), _forked(forks))
-        ]
+        h.div(".scroll.card", tabindex="0", role="region", aria_label="Graph")[drawing.draw(laid_out(shown, active))]
         if shown
         else h.p(".empty")["Empty."],
         cut and h.p(".quiet")[cut],
@@ -209,39 +200,8 @@ def _forks(visit: Visit, session_id: str, forks: SessionPage) -> h.Element:
     ]
 
 
-def _turns(nodes: Sequence[Node], turns: Mapping[str, TurnRecord]) -> h.Element:
-    """Return the steps of the newest turns as bars, with marks where an attempt died."""
-    shown = [turns[turn_id] for turn_id in turns_of(nodes) if turn_id in turns][-_TURNS:]
-    drawn = [(turn, turn.trace) for turn in reversed(shown) if turn.trace is not None and turn.trace.steps]
-    return h.section("#turns")[
-        h.h2["Steps of the last turns"],
-        [
-            h.details[
-                h.summary[f"revision {turn.revision:,}: ", plural(len(trace.steps), "step"), *_attempts(trace)],
-                h.div(".scroll", tabindex="0", role="region", aria_label="Steps")[timeline(trace_bars(trace))],
-            ]
-            for turn, trace in drawn
-        ]
-        or h.p(".empty")["No steps were recorded in these turns."],
-    ]
-
-
-def _attempts(trace: TurnTrace) -> tuple[str, ...]:
-    lost = ((trace.failures, "failed attempt"), (trace.crashes, "crash"))
-    return tuple(f", {plural(count, noun)}" for count, noun in lost if count)
-
-
 def _queue(visit: Visit, queued: Sequence[QueuedBatch]) -> h.Element:
     return h.section("#queue")[h.h2["Queue"], queue_table(visit, queued, nothing="Nothing is queued.")]
-
-
-def _compose(visit: Visit, session_id: str) -> h.Element:
-    if not visit.may_act:
-        return h.section("#compose", hidden=True)
-    field = h.label(".wide")[h.span["Message"], h.textarea(name="text", rows="3", required=True)]
-    return h.section("#compose")[
-        h.h2["Send a message"], act("send", "Send", {"session": session_id, "key": FORM_KEY}, field)
-    ]
 
 
 def _rest(
@@ -273,7 +233,7 @@ def _rest(
     )
     return h.section("#rest")[
         h.h2["State"],
-        json_block(state, visit.redact) if state else h.p(".empty")["The agent keeps no state."],
+        h.div(".card")[json_block(state, visit.redact)] if state else h.p(".empty")["The agent keeps no state."],
         h.h2["Tokens"],
         table(("source", "model", "input", "cached", "output"), rows, nothing="No tokens were booked."),
         h.h2["Attachments"],

@@ -72,7 +72,7 @@ def _filters(visit: Visit) -> h.Element:
             text_field("owner", "owner", visit.parameter("owner")),
             text_field("label", "label=value", visit.parameter("label")),
             text_field("source", "fork of", visit.parameter("source")),
-            choice_field("order", "order", visit.parameter("order"), ("active", "created")),
+            choice_field("order", "newest first by", visit.parameter("order"), ("created",), empty="activity"),
         )
     ]
 

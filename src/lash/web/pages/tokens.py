@@ -12,7 +12,8 @@ from lash.web.view import Visit, WebPage
 
 _PAGE: Final = 100
 _DAY_MS: Final = 86_400_000
-_SPANS: Final = {"1 day": 1, "7 days": 7, "30 days": 30, "all": None}
+_USUAL: Final = 30
+_SPANS: Final = {"1 day": 1, "7 days": 7, "all": None}
 _COUNTERS: Final = ("input", "cached", "output", "reasoning", "total")
 
 
@@ -20,7 +21,7 @@ async def tokens(visit: Visit) -> WebPage:
     """One read: the sums of a page."""
     group = visit.parameter("by")
     by = (group,) if group in list(UsageGroup) else ("day", "model")
-    span = _SPANS.get(visit.parameter("since") or "30 days", 30)
+    span = _SPANS.get(visit.parameter("since"), _USUAL)
     page = await visit.storage.usage.sum(
         by,
         since_ms=None if span is None else now_ms() // _DAY_MS * _DAY_MS - (span - 1) * _DAY_MS,
@@ -31,8 +32,8 @@ async def tokens(visit: Visit) -> WebPage:
     )
     filters = search_form(
         "tokens",
-        choice_field("by", "by", group, list(UsageGroup)),
-        choice_field("since", "in the last", visit.parameter("since") or "30 days", _SPANS),
+        choice_field("by", "by", group, list(UsageGroup), empty="day and model"),
+        choice_field("since", "in the last", visit.parameter("since"), _SPANS, empty=f"{_USUAL} days"),
         text_field("agent", "agent", visit.parameter("agent")),
         text_field("model", "model", visit.parameter("model")),
     )

@@ -46,7 +46,7 @@ async def workers(visit: Visit) -> WebPage:
             h.section("#leases")[
                 h.h2["Leases"],
                 table(
-                    ("what", "worker", Column("fencing number", is_number=True), "held since", "expires"),
+                    ("what", "worker", Column("fencing number", is_number=True), "held since", "time left"),
                     held_rows,
                     nothing="Nothing runs.",
                 ),

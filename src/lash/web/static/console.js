@@ -63,7 +63,6 @@ if (address) {
   });
 }
 
-const pages = { o: "overview", s: "sessions", p: "processes", i: "inbox", q: "queue", w: "workers", t: "triggers", u: "tokens" };
 let going = false;
 
 function move(step) {
@@ -76,7 +75,7 @@ addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
   if (going) {
     going = false;
-    document.querySelector(`header a[data-page="${pages[event.key] ?? ""}"]`)?.click();
+    document.querySelector(`header a[data-go="${CSS.escape(event.key)}"]`)?.click();
     return;
   }
   if (event.key === "g") going = true;
@@ -85,7 +84,7 @@ addEventListener("keydown", (event) => {
   else if (event.key === "?") document.getElementById("keys").showModal();
   else if (event.key === "/") {
     const search = document.querySelector("[data-key=search]");
-    if (search) search.focus(); else document.querySelector('header a[data-page="sessions"]').click();
+    if (search) search.focus(); else document.querySelector('header a[data-go="s"]').click();
     event.preventDefault();
   }
 });
