@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.kit.contest import fresh
 from benchmarks.kit.disk import stored_bytes
@@ -51,7 +51,7 @@ def _measured(workspace: Workspace, contest: _Contest, running: Mapping[str, Pro
         Row(
             contender=each.variant,
             case=f"{each.backend}, {case} ({turns[each]} turns)",
-            unit="MB" if case == _DISK else "x" if case == _GROWTH else "ms",
+            unit="MB" if case == _DISK else "x" if case in _SHARES else "ms",
             samples=Samples(tuple(figure(answer) for answer in answers[each][-workspace.rounds :])),
         )
         for case, figure in contest.figures.items()
@@ -71,12 +71,15 @@ def _side(
     with fresh(workspace, contender.backend) as url:
         answer = program.ask({"do": task, "variant": contender.variant, "url": url, "turns": turns})
         assert answer["digests"] == [expected_digest(0, turns)], f"{contender.name} does not hold what was written"
-        answers.append(answer | {"bytes": stored_bytes(url)})
+        # A contender that stores files counts their bytes.
+        answers.append(answer if "bytes" in answer else answer | {"bytes": stored_bytes(url)})
     return 0.0
 
 
 _DISK = "on disk"
 _GROWTH = "calls of the saver alone: last turns / turn 10"
+_GROWTH_IN_GRAPH = "calls of the saver in the graph: last turns / turn 10"
+_SHARES = (_GROWTH, _GROWTH_IN_GRAPH)
 
 
 def _disk(answer: dict[str, Any]) -> float:
@@ -87,12 +90,16 @@ def _median(name: str, answer: dict[str, Any]) -> float:
     return percentile(answer[name], 0.5)
 
 
-def _early(answer: dict[str, Any]) -> float:
-    return percentile(answer["taken_ms"][_EARLY - _PART // 2 : _EARLY + _PART // 2], 0.5)
+def _early(answer: dict[str, Any], name: str = "taken_ms") -> float:
+    return percentile(answer[name][_EARLY - _PART // 2 : _EARLY + _PART // 2], 0.5)
 
 
-def _late(answer: dict[str, Any]) -> float:
-    return percentile(answer["taken_ms"][-_PART:], 0.5)
+def _late(answer: dict[str, Any], name: str = "taken_ms") -> float:
+    return percentile(answer[name][-_PART:], 0.5)
+
+
+def _growth(answer: dict[str, Any], name: str = "taken_ms") -> float:
+    return _late(answer, name) / _early(answer, name)
 
 
 def _ratios(rows: Sequence[Row], ours: str, backends: Sequence[str]) -> tuple[Ratio, ...]:
@@ -120,13 +127,18 @@ def _langgraph(workspace: Workspace) -> Report:
         contenders=(lash, frozen, own, *on_postgres),
         turns=300,
         limits={"postgres": 100},
-        figures={"last turns": _late, f"turn {_EARLY}": _early, _DISK: _disk},
+        figures={
+            "last turns": _late,
+            f"turn {_EARLY}": _early,
+            _GROWTH_IN_GRAPH: functools.partial(_growth, name="saving_ms"),
+            _DISK: _disk,
+        },
     )
     alone = _Contest(
         task="alone",
         contenders=(lash, frozen),
         turns=300,
-        figures={_GROWTH: lambda answer: _late(answer) / _early(answer), "calls of the saver alone, last turns": _late},
+        figures={_GROWTH: _growth, "calls of the saver alone, last turns": _late},
     )
     with programs("langgraph_adapter") as running:
         rows = _measured(workspace, graph, running) + _measured(workspace, alone, running)
@@ -139,23 +151,38 @@ def _langgraph(workspace: Workspace) -> Report:
     )
 
 
-def _sessions(program: str, ours: str, own: Mapping[str, Sequence[str]], more: Figures, workspace: Workspace) -> Report:
+_SESSION: Final[Figures] = {
+    "add": functools.partial(_median, "add_ms"),
+    "read the last 20": functools.partial(_median, "last_ms"),
+    "read all": functools.partial(_median, "whole_ms"),
+}
+_STEPS: Final[Figures] = {
+    "store a turn, last turns": _late,
+    f"store a turn, turn {_EARLY}": _early,
+    "read the latest snapshot": functools.partial(_median, "latest_ms"),
+    "read all events": functools.partial(_median, "events_ms"),
+}
+
+
+def _sessions(
+    program: str,
+    ours: str,
+    own: Mapping[str, Sequence[str]],
+    figures: Figures,
+    workspace: Workspace,
+    *,
+    task: str = "session",
+) -> Report:
     """Measure writes and reads of a session of 100 turns."""
     contest = _Contest(
-        task="session",
+        task=task,
         contenders=tuple(
             Contender(program=program, variant=variant, backend=backend)
             for backend, variants in own.items()
             for variant in (ours, *variants)
         ),
         turns=100,
-        figures={
-            "add": functools.partial(_median, "add_ms"),
-            "read the last 20": functools.partial(_median, "last_ms"),
-            "read all": functools.partial(_median, "whole_ms"),
-            **more,
-            _DISK: _disk,
-        },
+        figures={**figures, _DISK: _disk},
     )
     with programs(program) as running:
         rows = _measured(workspace, contest, running)
@@ -188,7 +215,7 @@ register(
             "openai_agents_adapter",
             "LashSession",
             {"sqlite": ("SQLiteSession", "SQLAlchemySession"), "postgres": ("SQLAlchemySession",)},
-            {"first read of all": functools.partial(_median, "first_ms")},
+            {**_SESSION, "first read of all": functools.partial(_median, "first_ms")},
         ),
         better=Better.LESS,
         target="at most 1",
@@ -208,10 +235,52 @@ register(
                 "sqlite": ("SqliteSessionService", "DatabaseSessionService"),
                 "postgres": ("DatabaseSessionService",),
             },
-            {},
+            _SESSION,
         ),
         better=Better.LESS,
         target="at most 1",
         peers=("adk_adapter",),
+    )
+)
+register(
+    Scenario(
+        name="adapter-pydantic-ai",
+        group="adapters",
+        what="the steps of a long run of pydantic-ai's harness: lash's step store over the harness's own",
+        run=functools.partial(
+            _sessions,
+            "pydantic_ai_harness_adapter",
+            "LashStepStore",
+            {"sqlite": ("SqliteStepStore",)},
+            _STEPS,
+            task="steps",
+        ),
+        better=Better.LESS,
+        target="at most 1",
+        peers=("pydantic_ai_harness_adapter",),
+    )
+)
+register(
+    Scenario(
+        name="adapter-chatkit",
+        group="adapters",
+        what="a thread of ChatKit: lash's store over a plain table of SQLite, since ChatKit ships no store",
+        run=functools.partial(_sessions, "chatkit_adapter", "LashStore", {"sqlite": ("a table of SQLite",)}, _SESSION),
+        better=Better.LESS,
+        target="below 2",
+        peers=("chatkit_adapter",),
+    )
+)
+register(
+    Scenario(
+        name="adapter-strands",
+        group="adapters",
+        what="a session of Strands: lash's repository over Strands' files",
+        run=functools.partial(
+            _sessions, "strands_adapter", "LashSessionRepository", {"sqlite": ("FileSessionManager",)}, _SESSION
+        ),
+        better=Better.LESS,
+        target="below 1",
+        peers=("strands_adapter",),
     )
 )

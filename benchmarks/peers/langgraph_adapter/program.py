@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -73,16 +74,38 @@ def _graph(saver: Any, turns: list[dict[str, str]]) -> Any:  # noqa: ANN401 (Lan
 
 async def graph(question: Question) -> Answer:
     """Invoke the graph once for each turn, every step stored before the next begins."""
-    turns, taken = all_turns([0], question["turns"])[0], list[float]()
+    turns, taken, saving = all_turns([0], question["turns"])[0], list[float](), list[float]()
     async with _saver(question) as saver:
+        spent = _watched(saver)
         compiled = _graph(saver, turns)
         for number in range(question["turns"]):
             config = {"configurable": {"thread_id": "1", "number": number}}
-            began = time.perf_counter()
+            spent[0], began = 0.0, time.perf_counter()
             await compiled.ainvoke({"messages": [_messages(turns[number], number)["user"]]}, config, durability="sync")
             taken.append((time.perf_counter() - began) * 1e3)
+            saving.append(spent[0] * 1e3)
         state = await compiled.aget_state({"configurable": {"thread_id": "1", "number": 0}})
-    return {"taken_ms": taken, "digests": [digest(map(_text, state.values["messages"]))]}
+    digests = [digest(map(_text, state.values["messages"]))]
+    return {"taken_ms": taken, "saving_ms": saving, "digests": digests}
+
+
+def _watched(saver: Any) -> list[float]:  # noqa: ANN401 (one of three classes)
+    """Make the calls of a saver add their time to the one number that is returned."""
+    spent = [0.0]
+
+    def timed(call: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        async def watched(*arguments: object, **named: object) -> object:
+            began = time.perf_counter()
+            try:
+                return await call(*arguments, **named)
+            finally:
+                spent[0] += time.perf_counter() - began
+
+        return watched
+
+    for name in ("aget_tuple", "aput", "aput_writes"):
+        setattr(saver, name, timed(getattr(saver, name)))
+    return spent
 
 
 async def alone(question: Question) -> Answer:
@@ -106,21 +129,25 @@ async def _calls_of_a_turn(saver: Any, new: list[AnyMessage]) -> None:  # noqa: 
     # The saver hands out objects that nothing else refers to.
     del latest, checkpoint
     for step in range(len(new) + 1):
+        # The input, then a checkpoint after each node: while a node follows, the channel that starts it has a value.
+        values: dict[str, Any] = {"__start__": {"messages": new[0]}} if step == 0 else {}
+        if 0 < step < len(new):
+            values["branch:to:next"] = None
+        changed = ["__start__", "branch:to:next"]
         if step:
             writes = [("messages", new[step - 1]), ("branch:to:next", None)]
             await saver.aput_writes(config, writes, f"task-{step}", "")
-        changed = ["branch:to:next"]
-        if step < len(new):
-            messages, changed = [*messages, new[step]], [*changed, "messages"]
+            messages, changed = [*messages, new[step - 1]], ["messages", "branch:to:next"]
         new_versions = {name: saver.get_next_version(versions.get(name), None) for name in changed}
         versions |= new_versions
         put = {
             **empty_checkpoint(),
             "id": str(uuid6(clock_seq=step)),
-            "channel_values": {"messages": messages},
+            "channel_values": {"messages": messages, **values},
             "channel_versions": dict(versions),
         }
-        config = await saver.aput(config, put, {"source": "loop", "step": step, "parents": {}}, new_versions)
+        about = {"source": "loop" if step else "input", "step": step, "parents": {}}
+        config = await saver.aput(config, put, about, new_versions)
 
 
 def _text(message: AnyMessage) -> str:

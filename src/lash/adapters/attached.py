@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
 
+from lash.adapters.settled import settled
 from lash.connect.any_loop import SharedStorage, link_of
 from lash.connect.link import SharedLink
-from lash.connect.open import OpenOptions
+from lash.connect.open import OpenOptions, is_sqlite
 from lash.connect.shared import shared_link
 from lash.errors import ConfigError
 from lash.stores.storage import Storage
@@ -36,13 +37,14 @@ class Attached:
         self._link: SharedLink | None = None
         self._storage: Storage | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_sqlite = False
         given: object = source
         if isinstance(source, str):
             self._link = shared_link(source, OpenOptions())
         elif isinstance(given, SharedStorage):
             self._link = link_of(given)
         else:
-            self._storage, self._loop = source, _running_loop()
+            self._storage, self._loop, self._is_sqlite = source, _running_loop(), is_sqlite(source)
 
     async def run(self, use: Callable[[Storage], Awaitable[T]]) -> T:
         """Return the result of a coroutine that runs in the event loop of the storage."""
@@ -53,6 +55,14 @@ class Attached:
         if self._loop is running:
             return await use(storage)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(use, storage), self._loop))
+
+    async def settle(self, use: Callable[[Storage], Awaitable[T]]) -> T:
+        """Return the result of a write; a cancelled caller gets CancelledError once the write has ended."""
+        return await settled(self.run(use), starts_here=self.writes_here())
+
+    def writes_here(self) -> bool:
+        """Return whether a short write ends in the task of its caller: on SQLite, in the event loop of the storage."""
+        return self._is_sqlite and self._loop in (None, _running_loop())
 
     def block(self, use: Callable[[Storage], Awaitable[T]]) -> T:
         """Return the result of the same coroutine, blocking the thread until it has ended."""

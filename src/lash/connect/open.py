@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, TypedDict
 
 from lash.base.clock import Clock, SystemClock
@@ -114,6 +115,13 @@ async def open_storage(
         on_statement=on_statement,
         seals=seals,
     )
+
+
+def is_sqlite(storage: Storage) -> bool:
+    """Return whether an open storage is on SQLite: its short writes end without waiting."""
+    # Not imported: what is on SQLite has imported it, and other programs do without.
+    backend = sys.modules.get("lash.sqlite.storage")
+    return backend is not None and isinstance(storage, backend.SQLiteStorage)
 
 
 def _check_event_loop() -> None:

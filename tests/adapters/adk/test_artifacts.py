@@ -182,3 +182,12 @@ async def test_a_rewound_artifact_is_absent(url: str) -> None:
     await service.save_artifact(**SESSION, filename="f", artifact=mark)
     assert await service.load_artifact(**SESSION, filename="f") is None
     assert await service.load_artifact(**SESSION, filename="f", version=0) == text("x")
+
+
+async def test_a_storage_of_the_program(url: str) -> None:
+    """It shares its data with an object on the URL, and stays open."""
+    async with await lash.open(url) as storage:
+        service = LashArtifactService(storage)
+        assert await service.save_artifact(**SESSION, filename="f", artifact=text("a")) == 0
+        assert await LashArtifactService(url).save_artifact(**SESSION, filename="f", artifact=text("b")) == 1
+        assert await service.load_artifact(**SESSION, filename="f") == text("b")

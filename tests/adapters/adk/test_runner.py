@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from google.adk.errors import StaleSessionError
 from google.adk.runners import Runner
 from google.genai import types
 
@@ -70,6 +72,24 @@ async def test_a_session_can_be_rewound(url: str) -> None:
     assert session.state["count"] == 1
     log = await LashArtifactService(url).load_artifact(app_name="count", user_id="ann", session_id="s", filename="log")
     assert log == types.Part(text="1")
+
+
+async def test_eight_concurrent_runs_leave_a_history_that_goes_on(url: str) -> None:
+    """A run that is overtaken gets StaleSessionError. Each run that answers is stored whole, and so is the next one."""
+    await ask(runner_on(url), "s", "before")
+    outcomes = await asyncio.gather(
+        *(ask(runner_on(url), "s", f"run {number}") for number in range(8)), return_exceptions=True
+    )
+    answered = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, list)]
+    assert answered
+    refused = [outcome for outcome in outcomes if not isinstance(outcome, list)]
+    assert [type(each) for each in refused] == [StaleSessionError] * len(refused)
+    session = await LashSessionService(url).get_session(app_name="count", user_id="ann", session_id="s")
+    assert session is not None
+    runs = [list(events) for _, events in itertools.groupby(session.events, key=lambda event: event.invocation_id)]
+    texts = {events[0].content.parts[0].text: len(events) for events in runs}
+    assert {texts[f"run {number}"] for number in answered} == {4}
+    assert await ask(runner_on(url), "s", "after") == [f"count is {len(answered) + 2}"]
 
 
 _RUN = """

@@ -133,3 +133,12 @@ async def test_two_phase_uploads_need_a_url(url: str) -> None:
     """A store without the URL of an endpoint refuses to announce a file."""
     with pytest.raises(lash.ConfigError, match="url_of"):
         await LashAttachmentStore(url).create_attachment(_announced(), ANN)
+
+
+async def test_a_storage_of_the_program(url: str) -> None:
+    """It shares its data with an object on the URL, and stays open."""
+    async with await lash.open(url) as storage:
+        files = LashAttachmentStore(storage)
+        attachment = await files.upload(PNG, name="cat.png", mime_type="image/png", context=ANN)
+        assert await LashAttachmentStore(url).read_bytes(attachment.id, ANN) == PNG
+        assert (await LashStore(storage).load_attachment(attachment.id, ANN)).name == "cat.png"

@@ -153,3 +153,14 @@ async def test_a_deleted_thread_takes_no_late_items(url: str) -> None:
     await store.save_thread(_thread("t"), ANN)
     assert (await store.load_thread_items("t", None, 9, "asc", ANN)).data == []
     assert [thread.id for thread in (await store.load_threads(9, None, "asc", ANN)).data] == ["t"]
+
+
+async def test_a_storage_of_the_program(url: str) -> None:
+    """It shares its data with an object on the URL, and stays open."""
+    async with await lash.open(url) as storage:
+        store = LashStore(storage)
+        await store.save_thread(_thread("t"), ANN)
+        await LashStore(url).add_thread_item("t", _item("a"), ANN)
+        await store.add_thread_item("t", _item("b", 1), ANN)
+        page = await store.load_thread_items("t", None, 10, "asc", ANN)
+        assert [item.id for item in page.data] == ["a", "b"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from lash.adapters.langgraph.items import ItemLists, KnownList
+from lash.adapters.langgraph.items import NEWEST, ItemLists, KnownList
 
 
 def _known(length: int) -> KnownList:
@@ -39,6 +39,47 @@ def test_an_unchanged_list_takes_as_many_steps_at_any_length() -> None:
     assert _steps(short.count_unchanged) == _steps(long.count_unchanged)
     assert _steps(short.handed_out) == _steps(long.handed_out)
     assert long.handed_out() is long
+
+
+def test_the_newest_objects_are_compared_alone() -> None:
+    """A change of an older object is not looked for, and the steps do not depend on the length."""
+    short, long = _known(40), _known(4_000)
+    assert _steps(short.count_newest_unchanged) == _steps(long.count_newest_unchanged)
+    older: Any = long.values[-NEWEST - 1]
+    older.content = "new"
+    assert long.count_newest_unchanged() == 4_000
+    newest: Any = long.values[-NEWEST]
+    newest.response_metadata["model"] = "m"
+    assert long.count_newest_unchanged() == 4_000 - NEWEST
+    assert long.count_unchanged() == 4_000 - NEWEST - 1
+
+
+def _kept(length: int) -> tuple[ItemLists, list[Any]]:
+    values: list[Any] = [AIMessage(f"text {place}", id=str(place)) for place in range(length)]
+    lists = ItemLists()
+    items = lists.known((str(place), value) for place, value in enumerate(values))
+    lists.keep("", "items", KnownList.of(()), items)
+    return lists, values
+
+
+def test_a_change_between_two_checkpoints_of_a_run_is_handed_on() -> None:
+    """A reader gets it, in an object of its own; the next checkpoint stores everything from it on."""
+    lists, values = _kept(100)
+    assert len(lists.known_prefix("", "items", values, goes_on=True)) == 100
+    values[5].content = "changed by a node"
+    read: Any = lists.read("", "items", "99", 100)
+    assert [each.content for each in read] == [each.content for each in values]
+    assert read[5] is not values[5]
+    assert len(lists.known_prefix("", "items", read)) == 5
+
+
+def test_a_change_after_the_end_of_a_run_is_not_handed_on() -> None:
+    """The list is read from the storage again."""
+    lists, values = _kept(100)
+    for goes_on in (True, False):
+        assert len(lists.known_prefix("", "items", values, goes_on=goes_on)) == 100
+    values[5].content = "changed by a caller"
+    assert lists.read("", "items", "99", 100) is None
 
 
 def test_an_object_that_is_in_use_is_copied() -> None:
@@ -116,7 +157,8 @@ def test_frozen_items_are_shared_and_not_looked_at() -> None:
     def kept(length: int) -> tuple[ItemLists, list[object]]:
         values: list[object] = [{"text": place} for place in range(length)]
         lists = ItemLists(are_frozen=True)
-        lists.keep("", "items", KnownList.of(()), ((str(place), value) for place, value in enumerate(values)))
+        items = lists.known((str(place), value) for place, value in enumerate(values))
+        lists.keep("", "items", KnownList.of(()), items)
         return lists, values
 
     lists, values = kept(40)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import operator
 import threading
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from typing_extensions import TypedDict
 
 import lash
 import lash.sync
-from lash.adapters.langgraph import LashSaver, ThreadMoved
+from lash.adapters.langgraph import LashSaver, ThreadMoved, threads
 from lash.adapters.langgraph.codec import Place
 
 
@@ -129,6 +130,107 @@ def test_an_item_that_is_changed_in_place_is_stored(url: str) -> None:
     builder.compile(checkpointer=saver).invoke(_say("4"), _config())
     assert _texts(LashSaver(url)) == _texts(saver)
     assert _texts(saver)[0] == "edited"
+
+
+def _chain(saver: LashSaver, **nodes: Any) -> Any:  # noqa: ANN401 (functions of nodes; a compiled graph)
+    """Return a graph whose nodes run one after the other."""
+    builder = StateGraph(Chat)
+    for name, node in nodes.items():
+        builder.add_node(name, node)
+    for before, after in itertools.pairwise((START, *nodes, END)):
+        builder.add_edge(before, after)
+    return builder.compile(checkpointer=saver)
+
+
+def _changes(place: int, text: str) -> Any:  # noqa: ANN401 (the function of a node)
+    def node(state: Chat) -> dict[str, Any]:
+        state["messages"][place].content = text
+        return {"messages": [AIMessage(f"after {text}", id=text)]}
+
+    return node
+
+
+def _talk(saver: LashSaver, length: int = 60) -> None:
+    """Store a thread of old messages, of which most are not among the newest."""
+    _chain(saver, answer=_answer).invoke(
+        {"messages": [HumanMessage(f"old {n}", id=f"old {n}") for n in range(length)]}, _config()
+    )
+
+
+def test_changes_in_place_are_stored_with_their_step_or_at_the_end_of_the_run(url: str) -> None:
+    """A change of one of the newest items is in the checkpoint of its step, that of an older one in the last one."""
+    saver = LashSaver(url)
+    _talk(saver)
+    nodes = {"old": _changes(3, "old edited"), "new": _changes(-2, "new edited"), "end": _answer}
+    _chain(saver, **nodes).invoke(_say("edit"), _config(), durability="sync")
+    stored = {
+        each.next: [message.content for message in each.values["messages"]]
+        for each in _chain(LashSaver(url), **nodes).get_state_history(_config())
+        if each.metadata["source"] == "loop"
+    }
+    assert stored["new",][3] == "old 3"
+    assert stored["end",][-3:] == ["new edited", "after old edited", "after new edited"]
+    assert _texts(LashSaver(url))[3] == "old edited"
+    assert _texts(LashSaver(url)) == _texts(saver)
+
+
+def test_a_change_in_place_survives_a_run_that_fails(url: str) -> None:
+    """The process goes on with the changed item, and stores it at the end of the run that continues."""
+    saver, failures = LashSaver(url), [ValueError("once")]
+
+    def fail(state: Chat) -> dict[str, Any]:
+        if failures:
+            raise failures.pop()
+        return {"messages": [AIMessage(state["messages"][3].content, id="seen")]}
+
+    _talk(saver)
+    graph = _chain(saver, old=_changes(3, "edited"), fail=fail)
+    with pytest.raises(ValueError, match="once"):
+        graph.invoke(_say("edit"), _config())
+    graph.invoke(None, _config())
+    assert _texts(LashSaver(url))[3] == "edited"
+    assert _texts(LashSaver(url))[-1] == "edited"
+
+
+async def test_a_change_while_a_checkpoint_is_being_stored_is_not_lost(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes of the next step run while LangGraph stores a checkpoint; the next one has what they have changed."""
+    messages = [HumanMessage(f"old {n}", id=f"old {n}") for n in range(6)]
+    saver, publish = LashSaver(url), threads.publish
+
+    async def slow(*arguments: Any) -> None:  # noqa: ANN401 (those of publish)
+        await publish(*arguments)
+        messages[2].content = "changed"
+
+    monkeypatch.setattr(threads, "publish", slow)
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    for step in (1, 2):
+        values = {
+            **empty_checkpoint(),
+            "channel_values": {"messages": messages},
+            "channel_versions": {"messages": step},
+        }
+        config = await saver.aput(config, {**values, "id": f"c{step}"}, {"source": "loop"}, {"messages": step})
+    stored = await LashSaver(url).aget_tuple(_config())
+    assert stored is not None
+    assert stored.checkpoint["channel_values"]["messages"][2].content == "changed"
+
+
+@pytest.mark.parametrize("keeps_result", [False, True])
+def test_what_a_caller_changes_in_a_result_is_not_stored(url: str, *, keeps_result: bool) -> None:
+    """Neither in an old item nor in a new one, and no later run sees it."""
+    saver = LashSaver(url)
+    _talk(saver)
+    before = _texts(LashSaver(url))
+    result = _graph(saver).invoke(_say("one more"), _config())
+    for place in (0, 20, -1):
+        result["messages"][place].content = "changed by the caller"
+    if not keeps_result:
+        del result
+    answered = _graph(saver).invoke(_say("again"), _config())
+    assert [each.content for each in answered["messages"]][: len(before)] == before
+    assert "changed by the caller" not in _texts(LashSaver(url))
 
 
 def test_a_long_list_grows_by_what_is_new(url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lash
 from lash.adapters.langgraph import LashStore
 
 
@@ -20,3 +21,12 @@ def test_filters_compare_numbers_and_texts(url: str) -> None:
     assert keys(gt=10) == {"b", "d"}
     assert keys(lte=3) == {"c"}
     assert keys(gt=None) == set()
+
+
+async def test_a_storage_of_the_program(url: str) -> None:
+    """It shares its data with an object on the URL, and stays open."""
+    async with await lash.open(url) as storage:
+        await LashStore(storage).aput(("n",), "a", {"value": 1})
+        item = await LashStore(url).aget(("n",), "a")
+        assert item is not None
+        assert item.value == {"value": 1}

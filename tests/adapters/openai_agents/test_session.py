@@ -10,8 +10,6 @@ import pytest
 
 import lash
 from lash.adapters.openai_agents import LashSession
-from lash.adapters.openai_agents.histories import Histories
-from lash.model.session.commit import AppendResult
 
 
 async def test_batches_of_concurrent_callers_stay_whole(url: str) -> None:
@@ -100,23 +98,6 @@ async def test_a_known_history_takes_one_small_read(tmp_path: Path, monkeypatch:
             assert len(await session.get_items()) == number + 2
             assert len(await session.get_items(2)) == 2
         assert paths == []
-
-
-def test_histories_are_bounded() -> None:
-    """The oldest is forgotten when the bytes of all items exceed the limit."""
-    histories = Histories(max_bytes=10)
-
-    def extend(name: str, revision: int, parent: str | None, leaf: str) -> None:
-        histories.extend(name, AppendResult(revision=revision, parent_node_id=parent), leaf, [b"1234"])
-
-    extend("a", 1, None, "1")
-    extend("b", 1, None, "1")
-    extend("a", 2, "1", "2")
-    assert ("a" in histories, "b" in histories) == (True, False)
-    extend("c", 1, None, "1")
-    assert ("a" in histories, "c" in histories) == (False, True)
-    extend("c", 3, "2", "3")
-    assert "c" not in histories
 
 
 async def test_a_cleared_session_starts_empty(url: str) -> None:

@@ -200,3 +200,11 @@ async def test_every_kind_of_output(url: str, output: str) -> None:
         for _ in range(2):
             assert await session.ask("hi", timeout_s=60) == ("7" if output == "tool" else "QUIET")
     assert _plain(await LashHistory("chat", url).messages()) == kept[1]
+
+
+async def test_a_storage_of_the_program(url: str) -> None:
+    """It shares its data with an object on the URL, and stays open."""
+    async with await lash.open(url) as storage:
+        await LashHistory("user-1", storage).add(MESSAGES[:1])
+        await LashHistory("user-1", url).add(MESSAGES[1:])
+        assert _plain(await LashHistory("user-1", storage).messages()) == _plain(MESSAGES)

@@ -171,3 +171,11 @@ async def test_an_agent_is_resumed_from_it(url: str, tmp_path: Path) -> None:
         return [event.kind for event in await store.list_events(run_id="first")], result.output
 
     assert await run(LashStepStore(url)) == await run(SqliteStepStore(database=tmp_path / "theirs.db"))
+
+
+async def test_a_storage_of_the_program(url: str) -> None:
+    """It shares its data with an object on the URL, and stays open."""
+    async with await lash.open(url) as storage:
+        await LashStepStore(storage).save_snapshot(_snapshot(1))
+        await LashStepStore(url).save_snapshot(_snapshot(2))
+        assert [each.step_index for each in await LashStepStore(storage).list_snapshots(run_id="r")] == [1, 2]

@@ -142,3 +142,12 @@ def test_one_object_serves_several_event_loops(url: str) -> None:
     for thread in threads:
         thread.join()
     assert asyncio.run(storage.list("k")) == ["k0", "k1", "k2"]
+
+
+async def test_a_storage_of_the_program(url: str) -> None:
+    """It shares its data with an object on the URL, and stays open."""
+    async with await lash.open(url) as opened:
+        await LashStorage(opened).write("a", b"1")
+        assert await LashStorage(url).read("a") == b"1"
+        await LashStorage(url).write("b", b"2")
+        assert await LashStorage(opened).list("") == ["a", "b"]

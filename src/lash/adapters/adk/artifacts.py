@@ -17,7 +17,6 @@ from lash.adapters.adk.texts import json_text
 from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.formats.adk_names import FRAMEWORK, artifacts_id, artifacts_label, key_part
 from lash.adapters.media import media_type_of
-from lash.adapters.settled import settled
 from lash.base.limits import MAX_PAGE
 from lash.errors import AttachmentNotFound, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.record import Record, RecordDelete, RecordPut
@@ -104,7 +103,7 @@ class LashArtifactService(LeftOpen, BaseArtifactService):
         place, part = _place(app_name, user_id, session_id, filename), ensure_part(artifact)
         _check_content(part, place)
         metadata = json.dumps(to_jsonable_python(custom_metadata or {}, serialize_unknown=True))
-        return await settled(self._attached.run(lambda storage: _save(storage, place, filename, part, metadata)))
+        return await self._attached.settle(lambda storage: _save(storage, place, filename, part, metadata))
 
     @override
     async def load_artifact(
@@ -141,7 +140,7 @@ class LashArtifactService(LeftOpen, BaseArtifactService):
     ) -> None:
         """Delete all versions of an artifact."""
         place = _place(app_name, user_id, session_id, filename)
-        await settled(self._attached.run(lambda storage: _delete(storage, place)))
+        await self._attached.settle(lambda storage: _delete(storage, place))
 
     @override
     async def list_versions(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from google.adk.events.event import Event
 
 from lash.adapters.adk.texts import json_text, storable
 from lash.adapters.formats import adk_events
-from lash.model.session.node import Node
+from lash.model.session.node import Node, RawNode
 
 
 def node_id_of(event: Event) -> str:
@@ -26,10 +28,19 @@ def node_of(event: Event, node_id: str, parent_id: str | None) -> Node:
     )
 
 
-def event_of(node: Node) -> Event | None:
-    """Return the event of a node; None for a node that is not an event."""
-    encoded = adk_events.json_of(node)
-    return None if encoded is None else Event.model_validate_json(encoded)
+def raw_events(nodes: Iterable[RawNode]) -> list[bytes]:
+    """Return the JSON of the events of nodes; a node that is not an event has none."""
+    return [(adk_events.raw_json_of(node.body) or "").encode() for node in nodes]
+
+
+def decoded(raw: Iterable[bytes]) -> list[Event]:
+    """Return new objects for events in JSON."""
+    return [Event.model_validate_json(each) for each in raw if each]
+
+
+def raw_event(node: Node) -> bytes:
+    """Return the JSON of the event of a node."""
+    return (adk_events.json_of(node) or "").encode()
 
 
 def is_stored_as(event: Event, node: Node) -> bool:

@@ -23,12 +23,13 @@ from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.formats import adk_state
 from lash.adapters.formats.adk_names import SessionName, app_label, key_prefix, user_label
 from lash.adapters.formats.adk_state import NO_STATE, Delta, StoredState, Values
+from lash.adapters.histories import histories_of
 from lash.adapters.settled import settled
 from lash.base.ids import new_id
 from lash.errors import NodeConflict, RevisionConflict, SessionDeleted, SessionNotFound
-from lash.model.session.commit import Append, Commit
+from lash.model.session.commit import Append, AppendResult, Commit
 from lash.model.session.node import Node
-from lash.model.session.session import ActivePath, Retention, SessionFilter, SessionRead, SessionSummary
+from lash.model.session.session import ActivePath, Retention, SessionFilter, SessionHead, SessionSummary
 from lash.stores.storage import Storage
 
 _GONE: Final = (SessionNotFound, SessionDeleted)
@@ -61,7 +62,7 @@ class LashSessionService(LeftOpen, BaseSessionService):
         """Create a session with its first state in one write; raise AlreadyExistsError if the id is taken."""
         name = SessionName.of(app_name, user_id, session_id or "")
         name = name if name.session_id else name._replace(session_id=platform_uuid.new_uuid())
-        return await settled(self._attached.run(lambda storage: self._create(storage, name, state or {})))
+        return await self._attached.settle(lambda storage: self._create(storage, name, state or {}))
 
     @override
     async def get_session(
@@ -82,7 +83,7 @@ class LashSessionService(LeftOpen, BaseSessionService):
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session with its events and its state; late appends raise SessionNotFoundError."""
         name = SessionName.of(app_name, user_id, session_id)
-        await settled(self._attached.run(lambda storage: storage.sessions.delete(name.lash_id)))
+        await self._attached.settle(lambda storage: storage.sessions.delete(name.lash_id))
 
     @override
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -101,7 +102,7 @@ class LashSessionService(LeftOpen, BaseSessionService):
             return event
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
-        return await settled(self._store(session, event))
+        return await settled(self._store(session, event), starts_here=self._attached.writes_here())
 
     async def close(self) -> None:
         """Do nothing: the storage stays open for its other users."""
@@ -185,15 +186,18 @@ async def _commit(
 ) -> StoredState:
     """Store an event and its changes of state below the leaf, and return the new state."""
     small, components = stored.change(delta.session)
+    node = events.node_of(event, node_id, stored.leaf)
     result = await storage.session(name.lash_id).commit(
         Commit(
             session_id=name.lash_id,
             expected_revision=stored.revision,
-            graph=Append(nodes=(events.node_of(event, node_id, stored.leaf),)),
+            graph=Append(nodes=(node,)),
             checkpoint=adk_state.draft(components, event.timestamp),
             records=tuple(delta.records(name)),
         )
     )
+    appended = AppendResult(revision=result.revision, parent_node_id=stored.leaf)
+    histories_of(storage).extend(name.lash_id, appended, node_id, [events.raw_event(node)])
     return StoredState(result.revision, event.timestamp, node_id, small, result.manifest.components)
 
 
@@ -235,25 +239,45 @@ async def _read_state(storage: Storage, name: SessionName) -> tuple[StoredState,
 
 
 async def _get(storage: Storage, name: SessionName, config: GetSessionConfig) -> Session | None:
-    wanted = config.num_recent_events
-    last = wanted or 1 if wanted is not None and not config.after_timestamp else None
     try:
-        read = await storage.session(name.lash_id).load(ActivePath(last=last))
+        read = await storage.session(name.lash_id).load(ActivePath(last=1))
+        if read is None:
+            return None
+        found = await _events(storage, name, read.head, config)
     except _GONE:
         return None
-    if read is None:
-        return None
-    found = [] if wanted == 0 else _events(read, config)
     manifest = read.checkpoint.manifest
     values = scopes.merged(adk_state.session_values(read.checkpoint), *await _scopes(storage, name))
     return _session(name, values, found, adk_state.updated_at(manifest), read.head.revision)
 
 
-def _events(read: SessionRead, config: GetSessionConfig) -> list[Event]:
-    found = [event for event in map(events.event_of, read.graph.nodes) if event is not None]
+async def _events(storage: Storage, name: SessionName, head: SessionHead, config: GetSessionConfig) -> list[Event]:
+    """Return the events of a revision that the config selects."""
+    wanted = config.num_recent_events
+    if wanted == 0 or head.leaf_node_id is None:
+        return []
+    last = None if config.after_timestamp else wanted
+    found = events.decoded(await _raw_events(storage, name, head, last))
     if config.after_timestamp:
         found = [event for event in found if event.timestamp >= config.after_timestamp]
-    return found if config.num_recent_events is None else found[-config.num_recent_events :]
+    return found if wanted is None else found[-wanted:]
+
+
+async def _raw_events(storage: Storage, name: SessionName, head: SessionHead, last: int | None) -> list[bytes]:
+    """Return the last events of a revision, or all, from memory if this process has read or added them."""
+    histories = histories_of(storage)
+    known = histories.find(name.lash_id, head)
+    if known is not None:
+        return known[-last:] if last is not None else known
+    session = storage.session(name.lash_id)
+    nodes = () if last is None else await session.raw_path(last=last)
+    if not nodes or nodes[-1].node_id != head.leaf_node_id:
+        # The path to a node does not change: these are the events of the revision, also if it is not the current one.
+        nodes = await session.raw_path(leaf_node_id=head.leaf_node_id, last=last)
+    raw = events.raw_events(nodes)
+    if last is None:
+        histories.keep(name.lash_id, head, raw.copy())
+    return raw
 
 
 async def _list(storage: Storage, app_name: str, user_id: str | None) -> list[Session]:

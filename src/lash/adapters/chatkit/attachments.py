@@ -21,7 +21,6 @@ from lash.adapters.chatkit.errors import AttachmentExists
 from lash.adapters.chatkit.names import ATTACHMENTS, below, bytes_id, owner_of, user_of
 from lash.adapters.chatkit.store import json_of
 from lash.adapters.media import media_type_of
-from lash.adapters.settled import settled
 from lash.errors import (
     AttachmentNotFound,
     ConfigError,
@@ -79,7 +78,7 @@ class LashAttachmentStore(LeftOpen, AttachmentStore[Any]):
         url = AnyUrl(self._url_of(attachment.id, context))
         attachment.upload_descriptor = AttachmentUploadDescriptor(url=url, method="PUT")
         user, file = self._user(context), _File(input.mime_type, input.size)
-        if not await settled(self._attached.run(lambda storage: _create(storage, user, attachment.id, file))):
+        if not await self._attached.settle(lambda storage: _create(storage, user, attachment.id, file)):
             raise AttachmentExists(attachment.id)
         return attachment
 
@@ -90,7 +89,7 @@ class LashAttachmentStore(LeftOpen, AttachmentStore[Any]):
         InvalidInput if the client announced another size.
         """
         user = self._user(context)
-        await settled(self._attached.run(lambda storage: _upload(storage, user, attachment_id, bytes(content), None)))
+        await self._attached.settle(lambda storage: _upload(storage, user, attachment_id, bytes(content), None))
 
     async def upload(self, content: bytes, *, name: str, mime_type: str, context: Any) -> Attachment:  # noqa: ANN401
         """Store a file that was uploaded directly, and its metadata in the same commit; return the metadata.
@@ -106,7 +105,7 @@ class LashAttachmentStore(LeftOpen, AttachmentStore[Any]):
                     raise AttachmentExists(attachment.id)
             await _upload(storage, user, attachment.id, bytes(content), attachment)
 
-        await settled(self._attached.run(store))
+        await self._attached.settle(store)
         return attachment
 
     async def read_bytes(self, attachment_id: str, context: Any) -> bytes:  # noqa: ANN401 (the application's)
@@ -130,7 +129,7 @@ class LashAttachmentStore(LeftOpen, AttachmentStore[Any]):
     async def delete_attachment(self, attachment_id: str, context: Any) -> None:  # noqa: ANN401 (the application's)
         """Delete the bytes of a file, if there are any; the server deletes the metadata from its store."""
         session = bytes_id(self._user(context), attachment_id)
-        await settled(self._attached.run(lambda storage: _delete(storage, session)))
+        await self._attached.settle(lambda storage: _delete(storage, session))
 
     def _described(self, name: str, mime_type: str, context: Any) -> FileAttachment | ImageAttachment:  # noqa: ANN401
         attachment_id = self.generate_attachment_id(mime_type, context)

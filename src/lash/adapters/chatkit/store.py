@@ -25,7 +25,6 @@ from lash.adapters.chatkit.names import (
     session_id,
     user_of,
 )
-from lash.adapters.settled import settled
 from lash.base.limits import MAX_PAGE
 from lash.errors import RecordConflict, SessionDeleted, SessionNotFound
 from lash.model.record import Record, RecordDelete, RecordPut
@@ -61,7 +60,7 @@ class LashStore(LeftOpen, Store[Any]):
 
     async def save_thread(self, thread: ThreadMetadata, context: Any) -> None:  # noqa: ANN401 (the application's)
         user = self._user(context)
-        await settled(self._attached.run(lambda storage: _save_thread(storage, user, thread)))
+        await self._attached.settle(lambda storage: _save_thread(storage, user, thread))
 
     async def load_threads(self, limit: int, after: str | None, order: str, context: Any) -> Page[ThreadMetadata]:  # noqa: ANN401
         user = self._user(context)
@@ -77,7 +76,7 @@ class LashStore(LeftOpen, Store[Any]):
 
     async def delete_thread(self, thread_id: str, context: Any) -> None:  # noqa: ANN401 (the application's)
         user = self._user(context)
-        await settled(self._attached.run(lambda storage: _delete_thread(storage, user, thread_id)))
+        await self._attached.settle(lambda storage: _delete_thread(storage, user, thread_id))
 
     # Items.
 
@@ -106,7 +105,7 @@ class LashStore(LeftOpen, Store[Any]):
     async def add_thread_item(self, thread_id: str, item: ThreadItem, context: Any) -> None:  # noqa: ANN401
         user = self._user(context)
         try:
-            await settled(self._attached.run(lambda storage: _add(storage, user, thread_id, item)))
+            await self._attached.settle(lambda storage: _add(storage, user, thread_id, item))
         except RecordConflict as conflict:
             raise AlreadyExists(thread_id, item.id) from conflict
         except SessionDeleted as gone:
@@ -115,7 +114,7 @@ class LashStore(LeftOpen, Store[Any]):
     async def save_item(self, thread_id: str, item: ThreadItem, context: Any) -> None:  # noqa: ANN401
         user = self._user(context)
         try:
-            await settled(self._attached.run(lambda storage: _save_item(storage, user, thread_id, item)))
+            await self._attached.settle(lambda storage: _save_item(storage, user, thread_id, item))
         except SessionDeleted as gone:
             raise NotFoundError(f"Thread {thread_id} not found") from gone
 
@@ -139,14 +138,14 @@ class LashStore(LeftOpen, Store[Any]):
                     ]
                 )
 
-        await settled(self._attached.run(delete))
+        await self._attached.settle(delete)
 
     # Attachments.
 
     async def save_attachment(self, attachment: Attachment, context: Any) -> None:  # noqa: ANN401
         key = below(self._user(context), attachment.id)
         value = _attachment.dump_json(attachment).decode()
-        await settled(self._attached.run(lambda storage: _put(storage, key, value)))
+        await self._attached.settle(lambda storage: _put(storage, key, value))
 
     async def load_attachment(self, attachment_id: str, context: Any) -> Attachment:  # noqa: ANN401
         key = below(self._user(context), attachment_id)
@@ -157,7 +156,7 @@ class LashStore(LeftOpen, Store[Any]):
 
     async def delete_attachment(self, attachment_id: str, context: Any) -> None:  # noqa: ANN401
         key = below(self._user(context), attachment_id)
-        await settled(self._attached.run(lambda storage: _delete_attachment(storage, key)))
+        await self._attached.settle(lambda storage: _delete_attachment(storage, key))
 
 
 async def _thread(storage: Storage, user: str, thread_id: str) -> Record | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from lash.adapters.names import short
 from lash.model.session.message import Message, Role
@@ -42,6 +44,28 @@ def json_of(node: Node) -> str | None:
     if isinstance(entry, PluginEntry) and entry.plugin_type == PLUGIN_TYPE:
         return entry.body if isinstance(entry.body, str) else None
     return None
+
+
+class _Entry(msgspec.Struct):
+    """What is read of the entry of a node: the event of a message, or of an entry of this adapter."""
+
+    native: Any = None
+    body: Any = None
+    plugin_type: str | None = None
+
+
+class _Node(msgspec.Struct):
+    entry: _Entry
+
+
+_decode: Final = msgspec.json.Decoder(_Node).decode
+
+
+def raw_json_of(body: bytes) -> str | None:
+    """Return the same as `json_of` for the stored form of a node, of which only the event is decoded."""
+    entry = _decode(body).entry
+    found = entry.body if entry.plugin_type == PLUGIN_TYPE else entry.native
+    return found if isinstance(found, str) else None
 
 
 def _time(seconds: float) -> datetime:

@@ -18,18 +18,26 @@ from lash.stores.storage import Storage
 
 _SHORT_LIST: Final = 4
 """Shorter lists are stored as one value: they are seldom the history of a conversation."""
+_EDGE: Final = "branch:to:"
+"""The start of the name of a channel that starts a node; it has a value until the node has run."""
+_SENDS: Final = "__pregel_tasks"
+"""The channel with the nodes that a ``Send`` starts."""
 
 
 class Draft:
-    """The nodes and records that a checkpoint adds to what its thread has."""
+    """The nodes and records that a checkpoint adds to what its thread has.
 
-    def __init__(self, session_id: str, namespace: str) -> None:
+    With ``goes_on``, the run stores another checkpoint after it.
+    """
+
+    def __init__(self, session_id: str, namespace: str, *, goes_on: bool) -> None:
         self.channels: dict[str, Channel] = {}
         self.nodes: dict[str, Node] = {}
         self.values: dict[str, RecordPut] = {}
-        self.lists: dict[str, tuple[KnownList, list[tuple[str, object]]]] = {}
+        self.lists: dict[str, tuple[KnownList, KnownList]] = {}
         self._session_id = session_id
         self._namespace = namespace
+        self._goes_on = goes_on
 
     def add(
         self,
@@ -59,15 +67,17 @@ class Draft:
     def _add_list(
         self, name: str, values: list[object], version: codec.Version, thread: Thread, serde: SerializerProtocol
     ) -> Items:
-        known = thread.lists.known_prefix(self._namespace, name, values)
-        new: list[tuple[str, object]] = []
+        known = thread.lists.known_prefix(self._namespace, name, values, goes_on=self._goes_on)
+        # Before they are encoded: a node of the next step may change them while they are stored.
+        new, node_ids = thread.lists.known(("", value) for value in values[len(known) :]), list[str]()
         leaf = known.node_ids[-1] if known else None
         for value in values[len(known) :]:
             content = codec.item_content(serde.dumps_typed(value))
             node_id = codec.item_id(leaf, content)
             self.nodes[node_id] = item_node(node_id, leaf, content)
-            new.append((node_id, value))
+            node_ids.append(node_id)
             leaf = node_id
+        new.name(node_ids)
         self.lists[name] = (known, new)
         assert leaf is not None, "a list of items is not empty"
         return Items(version, leaf, len(values))
@@ -80,6 +90,11 @@ class Draft:
         for key, part in parts:
             self.values[key] = RecordPut(collection=codec.VALUES, key=key, value=part, session_id=self._session_id)
         return Stored(version, name, tuple(key for key, _ in parts))
+
+
+def has_next_tasks(values: Mapping[str, object]) -> bool:
+    """Return whether the channels of a checkpoint start further nodes: by an edge of the graph, or by a ``Send``."""
+    return any(name.startswith(_EDGE) for name in values) or bool(values.get(_SENDS))
 
 
 async def read_channels(
@@ -126,6 +141,6 @@ async def _read_list(
     if len(nodes) != channel.length:
         raise CorruptData(f"channel {name!r} has {channel.length} items, of which {len(nodes)} are stored")
     values = [serde.loads_typed(codec.item_typed(node.content or b"")) for node in nodes]
-    ids = (node.node_id for node in nodes)
-    thread.lists.keep(namespace, name, KnownList.of(()), zip(ids, values, strict=True))
+    items = thread.lists.known(zip((node.node_id for node in nodes), values, strict=True))
+    thread.lists.keep(namespace, name, KnownList.of(()), items)
     return values

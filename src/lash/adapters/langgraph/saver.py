@@ -21,7 +21,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.langgraph import codec, removal, threads
-from lash.adapters.langgraph.channels import Draft, read_channels
+from lash.adapters.langgraph.channels import Draft, has_next_tasks, read_channels
 from lash.adapters.langgraph.codec import Place, StoredCheckpoint, Write
 from lash.adapters.langgraph.errors import ThreadMoved
 from lash.adapters.langgraph.runs import checkpoint_records
@@ -41,9 +41,10 @@ class LashSaver(LeftOpen, BaseCheckpointSaver[Any]):
     With ``single_writer``, a checkpoint of a run is refused with `ThreadMoved` if another run has stored one after the
     checkpoint that it continues from. Without it, as LangGraph has it, both are stored and the later one wins.
 
-    With ``frozen_items``, the program promises that it changes no item of a list in place, neither in nodes nor in a
-    state that it has read. The time of a turn then does not depend on the length of the lists. Without it, the saver
-    compares all items at each checkpoint and stores what was changed.
+    A node may change an item of a list in place. The change is stored with the checkpoint of its step if it is one of
+    the newest 32 items, and at the latest with the checkpoint that ends the run. What a caller changes in a state that
+    it has read, or in the result of a run, is not stored. With ``frozen_items``, the program promises that it does
+    neither, and the saver compares nothing.
     """
 
     def __init__(
@@ -243,8 +244,9 @@ class LashSaver(LeftOpen, BaseCheckpointSaver[Any]):
         parent = await self._parent(storage, place, thread)
         if self._is_single_writer and about.get("source") in ("input", "loop"):
             await _check_is_latest(storage, place)
-        draft = Draft(place.session_id, place.namespace)
         values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+        goes_on = about.get("source") == "loop" and has_next_tasks(values)
+        draft = Draft(place.session_id, place.namespace, goes_on=goes_on)
         draft.add(values, versions, new_versions, parent, thread, self.serde)
         rest = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         stored = StoredCheckpoint(

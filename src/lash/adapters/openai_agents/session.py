@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from agents.items import TResponseInputItem
-from agents.memory.session import SessionABC, _await_mutation, _CompactionSnapshot
+from agents.memory.session import SessionABC, _CompactionSnapshot
 from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
 
 from lash.adapters.attached import Attached, StorageSource
 from lash.adapters.formats.openai_items import LABELS, Item, lash_id, nodes_of
-from lash.adapters.openai_agents.histories import histories_of
+from lash.adapters.histories import histories_of
 from lash.adapters.openai_agents.items import below, decoded, item_of, raw_item_of, raw_items_of
 from lash.adapters.openai_agents.turn_session import TurnSession
 from lash.errors import InvalidInput, RevisionConflict, SessionDeleted, SessionNotFound
@@ -70,7 +70,7 @@ class LashSession(SessionABC):
         if items:
             nodes = nodes_of(cast("list[Item]", items))
             try:
-                await _await_mutation(self._run(lambda storage: self._append(storage, nodes)))
+                await self._settle(lambda storage: self._append(storage, nodes))
             except InvalidInput as error:
                 # What the SDK's own sessions raise for an item that is not JSON.
                 raise TypeError(str(error)) from error
@@ -81,7 +81,7 @@ class LashSession(SessionABC):
 
     async def clear_session(self) -> None:
         """Delete the session with all its items."""
-        await _await_mutation(self._run(self._delete))
+        await self._settle(self._delete)
 
     def close(self) -> None:
         """Refuse further calls. The storage stays open for others."""
@@ -91,7 +91,7 @@ class LashSession(SessionABC):
         self, validate: Callable[[TResponseInputItem], None] | None = None
     ) -> TResponseInputItem | None:
         """Remove the last item unless the function raises; the SDK calls it to take back a turn."""
-        popped = await _await_mutation(self._run(lambda storage: self._pop(storage, validate)))
+        popped = await self._settle(lambda storage: self._pop(storage, validate))
         return cast("TResponseInputItem | None", popped)
 
     async def _get_compaction_snapshot(
@@ -109,7 +109,7 @@ class LashSession(SessionABC):
                 return False
             new = nodes_of(cast("list[Item]", output))
             change = self._replace(revision, nodes[start].parent_node_id, new, prune_prefix)
-            return await _await_mutation(self._run(change))
+            return await self._settle(change)
 
         items: list[Any] = [item_of(node) for node in nodes]
         return _CompactionSnapshot(items, is_complete, replace_suffix)
@@ -117,6 +117,11 @@ class LashSession(SessionABC):
     async def _run(self, use: Callable[[Storage], Awaitable[T]]) -> T:
         self._check_open()
         return await self._attached.run(use)
+
+    async def _settle(self, use: Callable[[Storage], Awaitable[T]]) -> T:
+        """Return the result of a write; a cancelled caller gets CancelledError once the write has ended."""
+        self._check_open()
+        return await self._attached.settle(use)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -14,7 +14,7 @@ from typing_extensions import override
 from lash.adapters.attached import Attached, StorageSource
 from lash.adapters.strands import messages
 from lash.adapters.strands.messages import AGENTS, MULTI_AGENTS, Place
-from lash.errors import RecordConflict, SessionDeleted, SessionNotFound
+from lash.errors import InvalidInput, RecordConflict, SessionDeleted, SessionNotFound
 from lash.model.record import RecordPut
 from lash.model.session.commit import Commit
 from lash.model.session.session import Retention
@@ -196,6 +196,8 @@ class LashSessionRepository(SessionRepository):
             return self._attached.block(use)
         except (SessionNotFound, SessionDeleted) as error:
             raise SessionException(f"Session {place.session_id} does not exist") from error
+        except InvalidInput as error:
+            raise SessionException(str(error)) from error
 
 
 def _checked(message_id: object) -> int:

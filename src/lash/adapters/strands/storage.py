@@ -14,7 +14,6 @@ from strands.storage.storage import _NAMESPACED, _normalize_key, _normalize_pref
 from strands.types.exceptions import StorageError
 
 from lash.adapters.attached import Attached, StorageSource
-from lash.adapters.settled import settled
 from lash.base.ids import new_id
 from lash.base.limits import MAX_PAGE
 from lash.errors import LashError, RecordConflict
@@ -71,7 +70,7 @@ class LashStorage:
         """Store bytes under a key."""
         name, content = _normalize_key(key), bytes(data)
         full = self._prefix + name
-        await settled(self._run(lambda storage: _write(storage, full, content)))
+        await self._settle(lambda storage: _write(storage, full, content))
         if self._search_strategy is not None:
             try:
                 await self._search_strategy.index(self, name, content)
@@ -86,7 +85,7 @@ class LashStorage:
     async def delete(self, key: str) -> None:
         """Delete the bytes of a key, if there are any."""
         full = self._prefix + _normalize_key(key)
-        await settled(self._run(lambda storage: _delete(storage, full)))
+        await self._settle(lambda storage: _delete(storage, full))
 
     async def list(self, query: str = "") -> builtins.list[str]:
         """Return the keys that start with a prefix, sorted."""
@@ -112,6 +111,12 @@ class LashStorage:
     async def _run(self, use: Callable[[Storage], Awaitable[T]]) -> T:
         try:
             return await self._attached.run(use)
+        except LashError as error:
+            raise StorageError(str(error)) from error
+
+    async def _settle(self, use: Callable[[Storage], Awaitable[object]]) -> None:
+        try:
+            await self._attached.settle(use)
         except LashError as error:
             raise StorageError(str(error)) from error
 
