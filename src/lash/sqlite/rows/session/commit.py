@@ -39,6 +39,7 @@ class CommitHead(HeadRow, frozen=True, array_like=True):
     old_checkpoints: bool
     old_components: bool
     effects: bool
+    agent: str | None
 
 
 def apply_commit(transaction: Transaction, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
@@ -154,6 +155,8 @@ def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) 
 
 def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply, found: CommitHead) -> None:
     _write_head(transaction, prepared, decision.head)
+    if prepared.agent is not None and prepared.agent != found.agent:
+        transaction.run("commit_agent", session_key=found.session_key, agent=prepared.agent)
     _write_graph(transaction, decision)
     _write_checkpoint(transaction, prepared, decision.head)
     ended = (found.components or prepared.components) and _write_components(transaction, prepared, decision.head)
@@ -182,7 +185,6 @@ def _write_head(transaction: Transaction, prepared: PreparedCommit, head: HeadRo
         config=prepared.config,
         current_frame_id=prepared.commit.current_frame_id,
         checkpoint_ref=prepared.checkpoint.ref,
-        agent=prepared.agent,
     )
 
 

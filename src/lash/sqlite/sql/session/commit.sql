@@ -61,11 +61,16 @@ SET revision = :revision, config = :config, current_frame_id = :current_frame_id
     leaf_node_id = :leaf_node_id, leaf_segment = :leaf_segment, leaf_depth = :leaf_depth,
     segment_count = :segment_count, node_seq = :node_seq, node_count = :node_count,
     first_user_message = :first_user_message, user_message_count = :user_message_count, updated_at_ms = :now_ms,
-    agent = COALESCE(:agent, agent), changed = 1 + MAX(
+    changed = 1 + MAX(
         (SELECT COALESCE(MAX(changed), 0) FROM lash_sessions),
         (SELECT COALESCE(MAX(changed), 0) FROM lash_session_ids WHERE changed > 0)
     )
 WHERE session_key = :session_key AND revision = :revision - 1;
+
+-- name: commit_agent
+-- Sets the agent of a session. SQLite writes an index again whenever a statement sets one of its columns, even to the
+-- same value.
+UPDATE lash_sessions SET agent = :agent WHERE session_key = :session_key;
 
 -- name: commit_clear_graph
 -- Deletes the whole graph of a session before it is replaced; its nodes go by cascade.

@@ -118,7 +118,7 @@ WHERE s.session_id = :session_id;
 -- name: session_for_commit
 -- The head of one session, and which other rows exist that a commit must read or delete: inherited nodes, a commit of
 -- the turn, frames, components, checkpoints and components below the retention floor (:floor unless the session has a retention of its
--- own), effects of the scope.
+-- own), effects of the scope; and the agent.
 SELECT
 -- include: head
     ,
@@ -141,7 +141,8 @@ SELECT
         END
     )),
     EXISTS (SELECT 1 FROM lash_effects AS e WHERE e.scope_id = :scope_id)
-    OR EXISTS (SELECT 1 FROM lash_effect_groups AS e WHERE e.scope_id = :scope_id)
+    OR EXISTS (SELECT 1 FROM lash_effect_groups AS e WHERE e.scope_id = :scope_id),
+    s.agent
 FROM lash_sessions AS s
 WHERE s.session_id = :session_id;
 
