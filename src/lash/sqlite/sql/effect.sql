@@ -22,10 +22,6 @@ WHERE scope_id = :scope_id AND replay_key > :after
 ORDER BY replay_key
 LIMIT :limit;
 
--- name: effect_any
--- Whether a scope has any effect.
-SELECT EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id);
-
 -- name: effect_claim
 -- Starts an effect under a first claim.
 INSERT INTO lash_effects (
