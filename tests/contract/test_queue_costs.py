@@ -105,11 +105,11 @@ async def _fill(url: str, backend_name: str, count: int) -> None:
 
 _SQLITE = load_queries("lash.sqlite.sql")
 _ON_BATCHES: Final = {
-    "queue_candidates": ["lash_batches USING INDEX lash_batches_ready (session_key=? AND lane=?)"],
-    "queue_backlog": [
-        "lash_batches USING COVERING INDEX lash_batches_ready (session_key=? AND lane=?)",
-        "lash_batches USING COVERING INDEX lash_batches_claim (session_key=? AND claim_token>?)",
-        "lash_batches USING COVERING INDEX lash_batches_delayed (session_key=? AND available_at_ms>?)",
+    "queue_candidates": 3 * ["lash_batches USING INDEX lash_batches_ready (session_key=? AND lane=?)"],
+    "queue_head": [
+        "b USING COVERING INDEX lash_batches_ready (session_key=? AND lane=?)",
+        "b USING COVERING INDEX lash_batches_claim (session_key=? AND claim_token>?)",
+        "b USING COVERING INDEX lash_batches_delayed (session_key=? AND available_at_ms>?)",
     ],
     "queue_promote": [
         "lash_batches USING INDEX lash_batches_delayed (session_key=? AND available_at_ms>? AND available_at_ms<?)"
@@ -185,8 +185,8 @@ async def test_sqlite_works_no_longer_with_more_work(
 ) -> None:
     """SQLite runs equally many instructions with 2,000 and with 100,000 batches queued."""
     questions: dict[str, dict[str, object]] = {
-        "queue_candidates": {"session_key": 2, "lane": "late", "limit": 5, "now_ms": 9, "lease_fencing": 1},
-        "queue_backlog": {"session_key": 2},
+        "queue_candidates": {"session_key": 2, "early": 5, "late": 5, "now_ms": 9, "lease_fencing": 1},
+        "queue_head": {"session_id": "s1"},
         "queue_promote": {"session_key": 2, "now_ms": 0},
         "queue_ready_sessions": {"limit": 5, "now_ms": 9},
         "queue_all": {"after": 500, "limit": 5, "now_ms": 9},

@@ -7,7 +7,7 @@ from pathlib import Path
 from lash.sqlite.engine.database import Database, Reader, SQLiteOptions
 from tests.engine.sqlite.kit import Gate, ids, open_database
 
-PAGE = 4096
+PAGE = 1024
 
 
 async def write_pages(database: Database, pages: int) -> None:

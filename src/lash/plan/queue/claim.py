@@ -42,14 +42,6 @@ class HeldBatch(msgspec.Struct, frozen=True, array_like=True):
     batch_id: str
 
 
-class BacklogRow(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a queue behind its head."""
-
-    any_late: bool
-    any_claimed: bool
-    next_available_at_ms: int | None
-
-
 class QueueFacts(msgspec.Struct, frozen=True, array_like=True):
     """The head of a session's queue, and a summary of the rest.
 

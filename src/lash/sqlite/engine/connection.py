@@ -19,6 +19,8 @@ Prepare = Callable[[apsw.Connection, bool], None]
 _FIRST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
 """The pause between two tries to switch to WAL doubles up to this; the lock is held for milliseconds."""
+_PAGE_BYTES: Final = 1024
+"""A turn changes a few bytes in each of some 40 pages, which go to the log whole. A file keeps the size it began with."""
 _CACHED_STATEMENTS: Final = 512
 """More than there are named queries, so that each is compiled once for each connection."""
 
@@ -47,6 +49,7 @@ def open_writer(path: str, options: SQLiteOptions, prepare: Prepare) -> apsw.Con
         _check_writable(connection, path)
         new = connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
         if new:
+            connection.pragma("page_size", _PAGE_BYTES)
             switch_to_wal(connection, path, options.busy_timeout_ms)
             _sync_directory(path)
         prepare(connection, new)

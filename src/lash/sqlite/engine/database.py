@@ -127,6 +127,11 @@ class Database:
         return self._check_usable().ask(shape, name, parameters)
 
     @property
+    def now_ms(self) -> int:
+        """The clock."""
+        return self._settings.clock.now_ms()
+
+    @property
     def seals(self) -> Seals:
         """What seals the values of this database."""
         return self._settings.statements.seals

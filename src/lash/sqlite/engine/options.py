@@ -34,7 +34,7 @@ class SQLiteOptions:
     """How long a call waits for another process before it fails as unavailable."""
     group_limit: int = 64
     """How many waiting writes share one transaction at most."""
-    checkpoint_pages: int = 1000
+    checkpoint_pages: int = 4000
     """The write-ahead log is copied into the database when it has grown by this many pages."""
     yield_gil: bool = True
     """A busy event loop yields the interpreter to the threads that work for it."""

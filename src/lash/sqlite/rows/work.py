@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -10,10 +11,12 @@ from lash.backend.work import random_place
 from lash.errors import CorruptData
 from lash.plan.work import MAX_HOLDERS, HeldRow, WorkAnswer, WorkChange, WorkPoll
 from lash.plan.worker import FleetRow
-from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
+from lash.sqlite.engine.database import Database, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.worker import beat
 from lash.sqlkit.rows import Number, Text
+
+T = TypeVar("T")
 
 
 class SQLiteWorkRows:
@@ -25,7 +28,7 @@ class SQLiteWorkRows:
     async def poll(self, poll: WorkPoll) -> WorkAnswer:
         worker = poll.beat
         if worker is None:
-            return self._database.read(lambda reader: _poll(reader, poll))
+            return _poll(_Apart(self._database), poll)
         return await self._database.write_briefly(lambda write: _poll(write, poll, beat(write, worker)))
 
     async def wake(self, limit: int) -> list[str]:
@@ -40,6 +43,35 @@ class SQLiteWorkRows:
     async def schema(self) -> int:
         found = self._database.read(lambda reader: reader.one(Number, "schema_version"))
         return 0 if found is None else found.number
+
+
+class _Source(Protocol):
+    """Where a poll reads."""
+
+    @property
+    def now_ms(self) -> int: ...
+
+    def one(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> T | None: ...
+
+    def all(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> list[T]: ...
+
+
+class _Apart:
+    """Runs each query on a snapshot of its own, which saves the begin and the end of a transaction.
+
+    What is written between two of them is followed by a hint, and so by another poll.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.now_ms = database.now_ms
+
+    def one(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> T | None:
+        rows = self.all(shape, name, **parameters)
+        return rows[0] if rows else None
+
+    def all(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> list[T]:
+        return self._database.ask(shape, name, **parameters)
 
 
 def change_work(transaction: Transaction, process_key: int, change: WorkChange) -> None:
@@ -81,7 +113,7 @@ class _Woken(msgspec.Struct, frozen=True, array_like=True):
     session_id: str | None
 
 
-def _poll(reader: Reader, poll: WorkPoll, fleet: FleetRow | None = None) -> WorkAnswer:
+def _poll(reader: _Source, poll: WorkPoll, fleet: FleetRow | None = None) -> WorkAnswer:
     now_ms, owner = reader.now_ms, poll.owner
     boot_id = None if owner.process is None else owner.process.boot_id
     marks = reader.one(_Marks, "work_marks", boot_id=boot_id, incarnation_id=owner.incarnation_id, now_ms=now_ms)
@@ -111,7 +143,7 @@ def _poll(reader: Reader, poll: WorkPoll, fleet: FleetRow | None = None) -> Work
     )
 
 
-def _ready_sessions(reader: Reader, poll: WorkPoll) -> tuple[list[str], list[str], list[str], list[str]]:
+def _ready_sessions(reader: _Source, poll: WorkPoll) -> tuple[list[str], list[str], list[str], list[str]]:
     """Return the sessions of the four lanes."""
     lanes: tuple[list[str], list[str], list[str], list[str]] = ([], [], [], [])
     for row in _found(reader, poll):
@@ -119,7 +151,7 @@ def _ready_sessions(reader: Reader, poll: WorkPoll) -> tuple[list[str], list[str
     return lanes
 
 
-def _found(reader: Reader, poll: WorkPoll) -> list[_Ready]:
+def _found(reader: _Source, poll: WorkPoll) -> list[_Ready]:
     limit, now_ms = poll.sessions, reader.now_ms
     # In random order: the due input of one agent may be as much as is read.
     agents = None if poll.agents is None else json_array(random.sample(poll.agents, len(poll.agents)))
@@ -131,7 +163,7 @@ def _found(reader: Reader, poll: WorkPoll) -> list[_Ready]:
     return reader.all(_Ready, "work_sessions", limit=limit, now_ms=now_ms)
 
 
-def _ready_processes(reader: Reader, poll: WorkPoll) -> list[str]:
+def _ready_processes(reader: _Source, poll: WorkPoll) -> list[str]:
     return _texts(
         reader,
         "work_processes",
@@ -144,19 +176,19 @@ def _ready_processes(reader: Reader, poll: WorkPoll) -> list[str]:
     )
 
 
-def _commanded(reader: Reader, poll: WorkPoll) -> list[str]:
+def _commanded(reader: _Source, poll: WorkPoll) -> list[str]:
     return _texts(reader, "work_commanded", session_ids=json_array(poll.running_sessions), now_ms=reader.now_ms)
 
 
-def _cancelled(reader: Reader, poll: WorkPoll) -> list[str]:
+def _cancelled(reader: _Source, poll: WorkPoll) -> list[str]:
     return _texts(reader, "work_cancelled", process_ids=json_array(poll.running_processes))
 
 
-def _texts(reader: Reader, query: str, **parameters: SQLiteValue) -> list[str]:
+def _texts(reader: _Source, query: str, **parameters: SQLiteValue) -> list[str]:
     return [row.text for row in reader.all(Text, query, **parameters)]
 
 
-def _held(reader: Reader, poll: WorkPoll, holders: str, held: str, limit: int) -> list[HeldRow]:
+def _held(reader: _Source, poll: WorkPoll, holders: str, held: str, limit: int) -> list[HeldRow]:
     """Return some live leases of each other holder on the same machine."""
     own = poll.owner.process
     if own is None or limit == 0:

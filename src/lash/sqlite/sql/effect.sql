@@ -36,10 +36,6 @@ WHERE scope_id = :scope_id AND replay_key IN (
 )
 ORDER BY updated_at_ms DESC, replay_key;
 
--- name: effect_any
--- Whether a scope has any effect.
-SELECT EXISTS (SELECT 1 FROM lash_effects WHERE scope_id = :scope_id);
-
 -- name: effect_claim
 -- Starts an effect under a first claim.
 INSERT INTO lash_effects (

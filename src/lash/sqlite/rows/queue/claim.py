@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from lash.base.limits import saturating_add
-from lash.errors import CorruptData
 from lash.model.lease import Busy, LeaseFence
 from lash.model.queue import Claim, NothingClaimed
+from lash.plan.lease import LeaseRow
 from lash.plan.park import is_ready
 from lash.plan.queue.claim import (
-    BacklogRow,
     CandidateRow,
     ClaimedRows,
     DecideClaim,
@@ -20,12 +21,12 @@ from lash.plan.queue.claim import (
     QueueHead,
 )
 from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
-from lash.plan.queue.queue import COMMAND_LANE, BatchRow
+from lash.plan.queue.queue import COMMAND_LANE, EARLY_LANE, LATE_LANE, BatchRow
 from lash.sqlite.engine.database import Database, Transaction
 from lash.sqlite.engine.parameters import json_array
-from lash.sqlite.rows.lease import lease_row, take_lease, unpark
-from lash.sqlite.rows.session.lookup import find_head
-from lash.sqlkit.rows import Flag, Number
+from lash.sqlite.rows.lease import take_lease, unpark
+from lash.sqlite.rows.session.lookup import find_head, missing
+from lash.sqlkit.rows import Number
 
 
 class SQLiteClaimRows:
@@ -38,11 +39,10 @@ class SQLiteClaimRows:
         self, request: HeadRequest, decide: DecideClaim, claim: NewClaim, fence: LeaseFence
     ) -> ClaimedRows | NothingClaimed:
         def body(transaction: Transaction) -> ClaimedRows | NothingClaimed:
-            key = find_head(transaction, request.session_id).session_key
-            seqs = decide(_queue_head(transaction, key, request))
+            seqs = decide(_queue_head(transaction, _find(transaction, request.session_id), request))
             if isinstance(seqs, NothingClaimed):
                 return seqs
-            return ClaimedRows(transaction.now_ms, _stamp(transaction, seqs, claim, fence.fencing))
+            return ClaimedRows(transaction.now_ms, [*_stamp(transaction, seqs, claim, fence.fencing)])
 
         return await self._database.write_briefly(body)
 
@@ -54,17 +54,15 @@ class SQLiteClaimRows:
         lease: NewLease,
     ) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
         def body(transaction: Transaction) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
-            session = find_head(transaction, request.session_id)
-            queue = _queue_head(transaction, session.session_key, request)
-            decision = decide(queue)
+            session = _find(transaction, request.session_id)
+            decision = decide(_queue_head(transaction, session, request))
             if not isinstance(decision, TurnClaim):
                 return decision
-            recorded = transaction.one(Flag, "effect_any", scope_id=decision.scope_id)
             take_lease(transaction, decision.fencing, request.session_id, lease.owner, claim.ttl_ms, token=lease.token)
-            batches = _stamp(transaction, decision.seqs, claim, decision.fencing)
-            is_recorded = recorded is not None and recorded.value
+            batches = _stamp(transaction, decision.seqs, claim, decision.fencing, decision.scope_id)
+            is_recorded = any(each.recorded for each in batches)
             head = session.revision, session.leaf_node_id
-            return decision, ClaimedTurnRows(transaction.now_ms, batches, *head, is_recorded, queue.lease.wake_seq)
+            return decision, ClaimedTurnRows(transaction.now_ms, [*batches], *head, is_recorded, session.wake_seq)
 
         return await self._database.write_briefly(body)
 
@@ -91,47 +89,90 @@ class SQLiteClaimRows:
         return await self._database.write_briefly(body)
 
 
-def _queue_head(transaction: Transaction, session_key: int, request: HeadRequest) -> QueueHead:
-    """Make due work ready, and return the facts of a claim."""
-    lease, now_ms = lease_row(transaction, request.session_id), transaction.now_ms
-    if is_ready(lease, now_ms):
-        unpark(transaction, session_key)
-    transaction.run("queue_promote", session_key=session_key, now_ms=now_ms)
+class _SessionQueue(msgspec.Struct, frozen=True, array_like=True):
+    """A session, its queue in short, and the columns of its lease."""
 
-    def first(lane: str, count: int) -> list[CandidateRow]:
-        return transaction.all(
-            CandidateRow,
-            "queue_candidates",
-            session_key=session_key,
-            lane=lane,
-            limit=count,
-            lease_fencing=request.fencing,
-            now_ms=now_ms,
-        )
+    session_key: int
+    revision: int
+    leaf_node_id: str | None
+    any_late: bool
+    any_claimed: bool
+    next_available_at_ms: int | None
+    fencing: int
+    owner_id: str | None
+    incarnation_id: str | None
+    process: str | None
+    token: str | None
+    claimed_at_ms: int
+    expires_at_ms: int
+    paused_until_ms: int | None
+    wake_seq: int
+    waiting_for: str | None
 
-    commands = first(COMMAND_LANE, 1)
-    backlog = transaction.one(BacklogRow, "queue_backlog", session_key=session_key)
-    if backlog is None:
-        raise CorruptData("query queue_backlog returned no row")
-    facts = QueueFacts(
-        candidates=[candidate for lane in request.lanes for candidate in first(lane, request.limit)],
-        command_seq=commands[0].seq if commands else None,
-        any_late=backlog.any_late,
-        any_claimed=backlog.any_claimed,
-        next_available_at_ms=backlog.next_available_at_ms,
+    @property
+    def lease(self) -> LeaseRow:
+        return LeaseRow(*msgspec.structs.astuple(self)[6:])
+
+
+class _StampedRow(BatchRow, frozen=True, array_like=True):
+    """A batch that was claimed, and whether the scope of its turn has effects."""
+
+    recorded: bool
+
+
+def _find(transaction: Transaction, session_id: str) -> _SessionQueue:
+    """Return a session with its queue, once due work is ready."""
+    found, now_ms = _read(transaction, session_id), transaction.now_ms
+    is_parked = is_ready(found.lease, now_ms)
+    is_due = found.next_available_at_ms is not None and found.next_available_at_ms <= now_ms
+    if is_parked:
+        unpark(transaction, found.session_key)
+    if is_due:
+        transaction.run("queue_promote", session_key=found.session_key, now_ms=now_ms)
+    return _read(transaction, session_id) if is_parked or is_due else found
+
+
+def _read(transaction: Transaction, session_id: str) -> _SessionQueue:
+    found = transaction.one(_SessionQueue, "queue_head", session_id=session_id)
+    if found is None:
+        raise missing(transaction, session_id)
+    return found
+
+
+def _queue_head(transaction: Transaction, session: _SessionQueue, request: HeadRequest) -> QueueHead:
+    """Return the facts of a claim."""
+    limits = {lane: request.limit if lane in request.lanes else 0 for lane in (EARLY_LANE, LATE_LANE)}
+    first = transaction.all(
+        CandidateRow,
+        "queue_candidates",
+        session_key=session.session_key,
+        early=limits[EARLY_LANE],
+        late=limits[LATE_LANE],
+        lease_fencing=request.fencing,
+        now_ms=transaction.now_ms,
     )
-    return QueueHead(now_ms=now_ms, lease=lease, facts=facts)
+    facts = QueueFacts(
+        candidates=[each for each in first if each.lane != COMMAND_LANE],
+        command_seq=next((each.seq for each in first if each.lane == COMMAND_LANE), None),
+        any_late=session.any_late,
+        any_claimed=session.any_claimed,
+        next_available_at_ms=session.next_available_at_ms,
+    )
+    return QueueHead(now_ms=transaction.now_ms, lease=session.lease, facts=facts)
 
 
-def _stamp(transaction: Transaction, seqs: Sequence[int], claim: NewClaim, fencing: int) -> list[BatchRow]:
+def _stamp(
+    transaction: Transaction, seqs: Sequence[int], claim: NewClaim, fencing: int, scope_id: str | None = None
+) -> list[_StampedRow]:
     """Write the claim into these batches, under the lease with this fencing number, and return them in order."""
     rows = transaction.all(
-        BatchRow,
+        _StampedRow,
         "queue_stamp",
         seqs=json_array(seqs),
         claim_id=claim.claim_id,
         claim_token=claim.token,
         lease_fencing=fencing,
         expires_at_ms=saturating_add(transaction.now_ms, claim.ttl_ms),
+        scope_id=scope_id,
     )
     return sorted(rows, key=lambda row: row.seq)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lash.backend.seal import seal_commit
 from lash.base.compression import BlobRef, StoredBlob
@@ -36,19 +36,43 @@ class CommitHead(HeadRow, frozen=True, array_like=True):
     turn: bool
     frames: bool
     components: bool
-    old_checkpoints: bool
+    oldest_checkpoint: int | None
+    """The first of the checkpoints that this commit no longer keeps."""
     old_components: bool
     effects: bool
+    agent: str | None
+    fencing: int | None
+    owner_id: str | None
+    incarnation_id: str | None
+    process: str | None
+    token: str | None
+    claimed_at_ms: int | None
+    expires_at_ms: int | None
+
+    @property
+    def lease(self) -> LeaseRow:
+        if self.fencing is None or self.claimed_at_ms is None or self.expires_at_ms is None:
+            raise CorruptData(f"a session has no lease row (key {self.session_key})")
+        holder = self.owner_id, self.incarnation_id, self.process, self.token
+        return LeaseRow(self.fencing, *holder, self.claimed_at_ms, self.expires_at_ms)
+
+
+class _Held(HeldBatch, frozen=True, array_like=True):
+    """A batch that a claim holds, and whether it is the delivery of a wake."""
+
+    is_wake: bool
 
 
 def apply_commit(transaction: Transaction, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
     """Run one commit inside a write transaction."""
     found = _find(transaction, prepared)
     records = record_states(transaction, prepared.records)
-    decision = decide(_load_facts(transaction, prepared, found, records))
+    held = _held_batches(transaction, prepared, found.session_key)
+    decision = decide(_load_facts(transaction, prepared, found, records, held))
     if isinstance(decision, Apply):
         sealed, writing = seal_commit(transaction.seals, retained(prepared, found.keep), decision)
         _write(transaction, sealed, writing, found)
+        _consume(transaction, sealed, writing.head, held)
         write_records(transaction, sealed.records, records)
     if prepared.commit.release is not None:
         release_lease(transaction, prepared.commit.release)
@@ -72,7 +96,11 @@ def _find(transaction: Transaction, prepared: PreparedCommit) -> CommitHead:
 
 
 def _load_facts(
-    transaction: Transaction, prepared: PreparedCommit, head: CommitHead, records: Mapping[RecordName, RecordState]
+    transaction: Transaction,
+    prepared: PreparedCommit,
+    head: CommitHead,
+    records: Mapping[RecordName, RecordState],
+    held: Sequence[HeldBatch],
 ) -> CommitFacts:
     key = head.session_key
     turn = find_turn(transaction, key, prepared.commit.turn_id) if head.turn else None
@@ -81,8 +109,8 @@ def _load_facts(
     return CommitFacts(
         head=head,
         turn=turn,
-        lease=NEVER_HELD if prepared.commit.fence is None else find_lease(transaction, head),
-        held_batches=_held_batches(transaction, prepared, key),
+        lease=NEVER_HELD if prepared.commit.fence is None else head.lease,
+        held_batches=held_by_token(held),
         stored_nodes=_stored_nodes(transaction, prepared, head),
         missing_attachments=_missing_attachments(transaction, prepared, key),
         missing_refs=refs - {BlobRef(row.text) for row in known},
@@ -126,13 +154,12 @@ def _is_inherited(transaction: Transaction, session_key: int) -> bool:
     return flag is not None and flag.value
 
 
-def _held_batches(transaction: Transaction, prepared: PreparedCommit, session_key: int) -> dict[str, frozenset[str]]:
+def _held_batches(transaction: Transaction, prepared: PreparedCommit, session_key: int) -> list[_Held]:
     completions = prepared.commit.completions
     if not completions:
-        return {}
+        return []
     claims = json_array((each.token, each.claim_id) for each in completions)
-    rows = transaction.all(HeldBatch, "commit_held", session_key=session_key, claims=claims)
-    return held_by_token(rows)
+    return transaction.all(_Held, "commit_held", session_key=session_key, claims=claims)
 
 
 def _missing_attachments(transaction: Transaction, prepared: PreparedCommit, session_key: int) -> frozenset[str]:
@@ -144,28 +171,28 @@ def _missing_attachments(transaction: Transaction, prepared: PreparedCommit, ses
     return frozenset(wanted) - {row.text for row in known}
 
 
-def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow, held: Sequence[_Held]) -> None:
     if prepared.commit.completions:
         key, tokens = head.session_key, json_array(each.token for each in prepared.commit.completions)
         transaction.run("commit_consume_keys", session_key=key, tokens=tokens, now_ms=transaction.now_ms)
-        transaction.run("commit_acknowledge_wakes", session_key=key, tokens=tokens)
+        if any(each.is_wake for each in held):
+            transaction.run("commit_acknowledge_wakes", session_key=key, tokens=tokens)
         transaction.run("commit_consume", session_key=key, tokens=tokens)
 
 
 def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply, found: CommitHead) -> None:
     _write_head(transaction, prepared, decision.head)
+    if prepared.agent is not None and prepared.agent != found.agent:
+        transaction.run("commit_agent", session_key=found.session_key, agent=prepared.agent)
     _write_graph(transaction, decision)
-    _write_checkpoint(transaction, prepared, decision.head)
+    _write_checkpoint(transaction, prepared, decision.head, found.oldest_checkpoint)
     ended = (found.components or prepared.components) and _write_components(transaction, prepared, decision.head)
-    if found.old_checkpoints:
-        transaction.run("commit_drop_checkpoints", session_key=found.session_key, floor=prepared.retention_floor)
     # Components that this commit ended may lie below the floor already.
     if found.old_components or ended:
         _drop_components(transaction, found.session_key, prepared.retention_floor)
     if found.frames or prepared.frames:
         _write_frames(transaction, prepared, decision.head)
     _write_usage(transaction, prepared, decision.head)
-    _consume(transaction, prepared, decision.head)
     if prepared.attachments:
         stamp_attachments(transaction, decision.head.session_key, prepared.attachments)
     _write_turn(transaction, prepared, decision.head)
@@ -182,7 +209,6 @@ def _write_head(transaction: Transaction, prepared: PreparedCommit, head: HeadRo
         config=prepared.config,
         current_frame_id=prepared.commit.current_frame_id,
         checkpoint_ref=prepared.checkpoint.ref,
-        agent=prepared.agent,
     )
 
 
@@ -247,15 +273,19 @@ def _clear_graph(transaction: Transaction, session_key: int) -> None:
     reclaim_graphs(transaction, drop_runs(transaction, run_key))
 
 
-def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> None:
+def _write_checkpoint(transaction: Transaction, prepared: PreparedCommit, head: HeadRow, oldest: int | None) -> None:
+    """Write the checkpoint, in the place of the one before if only that is no longer kept."""
+    in_place = oldest == head.revision - 1
     transaction.run(
-        "commit_checkpoint",
+        "commit_replace_checkpoint" if in_place else "commit_checkpoint",
         session_key=head.session_key,
         revision=head.revision,
         checkpoint_ref=prepared.checkpoint.ref,
         turn_state=prepared.checkpoint.turn_state,
         plugin_snapshot_revision=prepared.checkpoint.manifest.plugin_snapshot_revision,
     )
+    if oldest is not None and not in_place:
+        transaction.run("commit_drop_checkpoints", session_key=head.session_key, floor=prepared.retention_floor)
 
 
 def _write_components(transaction: Transaction, prepared: PreparedCommit, head: HeadRow) -> bool:

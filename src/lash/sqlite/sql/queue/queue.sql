@@ -39,40 +39,70 @@ UPDATE lash_batches
 SET available_at_ms = 0
 WHERE session_key = :session_key AND available_at_ms > 0 AND available_at_ms <= :now_ms;
 
--- name: queue_candidates
--- The first batches of one lane that are ready and that no live claim holds.
+-- fragment: queue_candidate
+-- The columns of a batch of a lane, and the index that finds it.
 SELECT seq, batch_id, lane, slot, merge_key
 FROM lash_batches INDEXED BY lash_batches_ready
-WHERE session_key = :session_key AND lane = :lane AND available_at_ms = 0
+WHERE session_key = :session_key AND available_at_ms = 0
     AND (claim_token IS NULL OR claim_expires_at_ms <= :now_ms OR claim_lease_fencing <> :lease_fencing)
-ORDER BY seq
-LIMIT :limit;
 
--- name: queue_backlog
--- Whether late work is ready, whether anything is claimed, and when the next delayed batch becomes available.
+-- name: queue_candidates
+-- The first batches of the lanes that are ready and that no live claim holds, lane by lane: one command, and so many of
+-- each other lane.
+SELECT * FROM (
+-- include: queue_candidate
+    AND lane = 'command'
+    ORDER BY seq
+    LIMIT 1
+)
+UNION ALL
+SELECT * FROM (
+-- include: queue_candidate
+    AND lane = 'early'
+    ORDER BY seq
+    LIMIT :early
+)
+UNION ALL
+SELECT * FROM (
+-- include: queue_candidate
+    AND lane = 'late'
+    ORDER BY seq
+    LIMIT :late
+);
+
+-- name: queue_head
+-- A session with its lease, and its queue in short: whether late work is ready, whether anything is claimed, and when
+-- the next delayed batch becomes available.
 SELECT
+    s.session_key, s.revision, s.leaf_node_id,
     EXISTS (
-        SELECT 1 FROM lash_batches INDEXED BY lash_batches_ready
-        WHERE session_key = :session_key AND lane = 'late' AND available_at_ms = 0
+        SELECT 1 FROM lash_batches AS b INDEXED BY lash_batches_ready
+        WHERE b.session_key = s.session_key AND b.lane = 'late' AND b.available_at_ms = 0
     ),
     EXISTS (
-        SELECT 1 FROM lash_batches INDEXED BY lash_batches_claim
-        WHERE session_key = :session_key AND claim_token IS NOT NULL
+        SELECT 1 FROM lash_batches AS b INDEXED BY lash_batches_claim
+        WHERE b.session_key = s.session_key AND b.claim_token IS NOT NULL
     ),
     (
-        SELECT MIN(available_at_ms) FROM lash_batches INDEXED BY lash_batches_delayed
-        WHERE session_key = :session_key AND available_at_ms > 0
-    );
+        SELECT MIN(b.available_at_ms) FROM lash_batches AS b INDEXED BY lash_batches_delayed
+        WHERE b.session_key = s.session_key AND b.available_at_ms > 0
+    ),
+    l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms, l.paused_until_ms,
+    l.wake_seq, l.waiting_for
+FROM lash_sessions AS s
+CROSS JOIN lash_session_leases AS l ON l.session_key = s.session_key
+WHERE s.session_id = :session_id;
 
 -- name: queue_stamp
--- Puts a claim on batches (a JSON array of their positions), and returns them in any order.
+-- Puts a claim on batches (a JSON array of their positions), and returns them in any order, each with whether the scope
+-- has effects.
 UPDATE lash_batches
 SET claim_count = claim_count + 1, claim_id = :claim_id, claim_token = :claim_token,
     claim_lease_fencing = :lease_fencing, claim_expires_at_ms = :expires_at_ms
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
-    priority, payloads;
+    priority, payloads, EXISTS (SELECT 1 FROM lash_effects AS e WHERE e.scope_id = :scope_id);
 
 -- name: queue_extend
 -- Extends a claim that still holds as many batches as it was made for, never to an earlier moment. Returns the expiry

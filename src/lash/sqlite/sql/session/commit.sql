@@ -13,8 +13,10 @@ SELECT attachment_id FROM lash_attachments
 WHERE session_key = :session_key AND attachment_id IN (SELECT value FROM json_each(:attachment_ids));
 
 -- name: commit_held
--- The batches that some claims hold (a JSON array of token and claim id).
-SELECT b.claim_token, b.batch_id
+-- The batches that some claims hold (a JSON array of token and claim id), each with whether it is the delivery of a wake.
+SELECT
+    b.claim_token, b.batch_id,
+    EXISTS (SELECT 1 FROM lash_wakes AS w WHERE w.batch_id = b.batch_id AND w.state = 'queued')
 FROM json_each(:claims) AS claim
 CROSS JOIN lash_batches AS b ON b.session_key = :session_key
     AND b.claim_token = claim.value ->> 0 AND b.claim_id = claim.value ->> 1
@@ -61,11 +63,16 @@ SET revision = :revision, config = :config, current_frame_id = :current_frame_id
     leaf_node_id = :leaf_node_id, leaf_segment = :leaf_segment, leaf_depth = :leaf_depth,
     segment_count = :segment_count, node_seq = :node_seq, node_count = :node_count,
     first_user_message = :first_user_message, user_message_count = :user_message_count, updated_at_ms = :now_ms,
-    agent = COALESCE(:agent, agent), changed = 1 + MAX(
+    changed = 1 + MAX(
         (SELECT COALESCE(MAX(changed), 0) FROM lash_sessions),
         (SELECT COALESCE(MAX(changed), 0) FROM lash_session_ids WHERE changed > 0)
     )
 WHERE session_key = :session_key AND revision = :revision - 1;
+
+-- name: commit_agent
+-- Sets the agent of a session. SQLite writes an index again whenever a statement sets one of its columns, even to the
+-- same value.
+UPDATE lash_sessions SET agent = :agent WHERE session_key = :session_key;
 
 -- name: commit_clear_graph
 -- Deletes the whole graph of a session before it is replaced; its nodes go by cascade.
@@ -96,6 +103,13 @@ ON CONFLICT (session_key, hash) DO NOTHING;
 -- Stores the new checkpoint, without its components.
 INSERT INTO lash_checkpoints (session_key, revision, checkpoint_ref, turn_state, plugin_snapshot_revision)
 VALUES (:session_key, :revision, :checkpoint_ref, :turn_state, :plugin_snapshot_revision);
+
+-- name: commit_replace_checkpoint
+-- Stores the new checkpoint in the place of the one before, if that is the only one.
+UPDATE lash_checkpoints
+SET revision = :revision, checkpoint_ref = :checkpoint_ref, turn_state = :turn_state,
+    plugin_snapshot_revision = :plugin_snapshot_revision
+WHERE session_key = :session_key AND revision = :revision - 1;
 
 -- name: commit_drop_checkpoints
 -- Deletes the checkpoints below the retention floor.

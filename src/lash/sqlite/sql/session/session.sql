@@ -118,7 +118,7 @@ WHERE s.session_id = :session_id;
 -- name: session_for_commit
 -- The head of one session, and which other rows exist that a commit must read or delete: inherited nodes, a commit of
 -- the turn, frames, components, checkpoints and components below the retention floor (:floor unless the session has a retention of its
--- own), effects of the scope.
+-- own), effects of the scope; then the agent, and the lease.
 SELECT
 -- include: head
     ,
@@ -126,7 +126,7 @@ SELECT
     EXISTS (SELECT 1 FROM lash_turns AS t WHERE t.session_key = s.session_key AND t.turn_id = :turn_id),
     EXISTS (SELECT 1 FROM lash_frames AS f WHERE f.session_key = s.session_key),
     EXISTS (SELECT 1 FROM lash_components AS c WHERE c.session_key = s.session_key),
-    EXISTS (SELECT 1 FROM lash_checkpoints AS p WHERE p.session_key = s.session_key AND p.revision < (
+    (SELECT MIN(p.revision) FROM lash_checkpoints AS p WHERE p.session_key = s.session_key AND p.revision < (
         CASE
             WHEN s.keep_checkpoints IS NULL THEN :floor
             WHEN s.keep_checkpoints = 0 THEN 0
@@ -141,8 +141,10 @@ SELECT
         END
     )),
     EXISTS (SELECT 1 FROM lash_effects AS e WHERE e.scope_id = :scope_id)
-    OR EXISTS (SELECT 1 FROM lash_effect_groups AS e WHERE e.scope_id = :scope_id)
+    OR EXISTS (SELECT 1 FROM lash_effect_groups AS e WHERE e.scope_id = :scope_id),
+    s.agent, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
 FROM lash_sessions AS s
+LEFT JOIN lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = :session_id;
 
 -- name: session_for_append
