@@ -1,4 +1,4 @@
-"""The recipe for Litestream, with Litestream itself: a copy that it kept while a worker ran can be restored and used."""
+"""The recipe for Litestream, with Litestream itself: a copy of a file in use can be restored and used."""
 
 from __future__ import annotations
 

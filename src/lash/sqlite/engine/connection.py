@@ -20,7 +20,7 @@ _FIRST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
 """The pause between two tries to switch to WAL doubles up to this; the lock is held for milliseconds."""
 _PAGE_BYTES: Final = 1024
-"""A turn changes a few bytes in each of some 40 pages, which go to the log whole. A file keeps the size it began with."""
+"""A turn changes a few bytes in each of some 40 pages, which go to the log whole. A file keeps its page size."""
 _CACHED_STATEMENTS: Final = 512
 """More than there are named queries, so that each is compiled once for each connection."""
 
