@@ -37,8 +37,8 @@ class Costs:
         self.counted = Statements()
         self.app = lash.App(f"sqlite:///{path}?checkpoint_pages=1000000", worker=False, hooks=[self.counted])
         self._log = path.with_name(path.name + "-wal")
-        self.answering = self.app.agent(self._answer, name="answering")
-        self.stepping = self.app.process(self._step, name="stepping")
+        self.answering = self.app.agent(self._answer)
+        self.stepping = self.app.process(self._step)
 
     def log_bytes(self) -> int:
         return self._log.stat().st_size
