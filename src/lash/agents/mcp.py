@@ -145,6 +145,7 @@ class MCPTools:
                 if not _is_trouble(error):
                     return failed(error)
                 if once:
+                    turn.resources.discard(self, connection)
                     return _unknown(error)
                 raise
             except (ValueError, RuntimeError) as error:

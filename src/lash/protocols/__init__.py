@@ -1,5 +1,6 @@
-"""Protocols of front ends: `lash.protocols.agui` for AG-UI, `lash.protocols.vercel` for the Vercel AI SDK.
+"""Protocols: how other programs reach agents and storages, each an optional module.
 
-Each has a function ``routes`` for an ASGI application of your own. They need Starlette, from the extra ``web``.
-Authentication is that of your application: the routes answer every request that reaches them.
+`lash.protocols.agui` and `lash.protocols.vercel` have a function ``routes`` for front ends; they need Starlette, from
+the extra ``web``. `lash.protocols.a2a` answers other agents, and `lash.protocols.mcp` the assistants of operators; they
+need extras of their names. Authentication is that of your application, unless a module says how it checks a request.
 """

@@ -198,6 +198,19 @@ async def test_errors_are_answers(storage: Storage) -> None:
         assert (await model.refused("overview")).startswith("StorageClosed: ")
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite", "postgres"])
+async def test_no_argument_is_a_bug(storage: Storage) -> None:
+    """Whatever a model sends for a text, the answer is a result or an error that says what is wrong."""
+    hostile = ["", "\0", "\ud800", "x" * 5_000, "'; DROP TABLE", "%", "\U000e0041", "-1", "9" * 30]
+    async with desk(storage) as model:
+        for tool in (await model.client.list_tools()).tools:
+            required = dict.fromkeys(tool.input_schema["required"], "x")
+            for name, schema in tool.input_schema["properties"].items():
+                for text in hostile if "string" in str(schema) else ():
+                    result = await model.client.call_tool(tool.name, {**required, name: text})
+                    assert "bug in lash" not in str(result.content), (tool.name, name, text)
+
+
 @pytest.mark.parametrize("backend_name", ["sqlite"])
 async def test_a_cancelled_turn_is_asked_to_stop(backend_url: str) -> None:
     """`cancel_turn` without an input cancels the turn that runs."""

@@ -114,7 +114,7 @@ class _Desk:
             raise InvalidInput(f"unknown tool {call.name[:80]!r}")
         if call.name in _ACT and not operator.may_act:
             raise InvalidInput(_READ_ONLY)
-        given = tool.read(msgspec.json.encode(call.arguments or {}).decode())
+        given = tool.read(_json(call.arguments or {}))
         desk = Acting(self._storage, operator.name) if call.name in _ACT else self._reading
         answer: Answer = await getattr(desk, call.name)(**given)
         return answer
@@ -133,6 +133,13 @@ def _listed(tool: Tool) -> types.Tool:
     )
     text = inspect.cleandoc(tool.spec.description)
     return types.Tool(name=tool.name, description=text, input_schema=dict(tool.spec.parameters), annotations=hints)
+
+
+def _json(arguments: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except UnicodeEncodeError:
+        raise InvalidInput("expected texts of whole characters, got half of a surrogate pair") from None
 
 
 def _unchanged(text: str) -> str:
