@@ -43,7 +43,7 @@ async def reader(postgres_schema_url: str) -> AsyncIterator[tuple[asyncpg.Connec
             await storage.sessions.create(session_id)
             await lash.SessionHandle(storage, session_id).send("hello")
         await registered(storage, "p")
-    (grants,) = (block.body for block in blocks_of(_page()) if block.language == "sql")
+    (grants,) = (block.body for block in blocks_of(_page()) if block.body.startswith("CREATE ROLE"))
     owner = await asyncpg.connect(parts._replace(query="").geturl())
     await owner.execute(f"DROP ROLE IF EXISTS {_ROLE}")
     await owner.execute(grants.replace("public", f'"{schema}"'))

@@ -1,4 +1,4 @@
-"""The recipe for Litestream, with Litestream itself: a copy of a file in use can be restored and used."""
+"""The recipe for Litestream, with Litestream itself: its copy of a file in use can be restored and used."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
 import yaml
 
 import lash
 from tests.cli.kit import run
 from tests.docs.pages import DOCS, blocks_of
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the package with Litestream is for Linux")
 
 _PATIENCE_S: Final = 60.0
 _SESSIONS: Final = 3
@@ -71,9 +74,8 @@ async def _converse(app: lash.App) -> None:
 async def _messages(path: Path) -> int:
     async with await lash.open(f"sqlite:///{path}") as storage:
         handles = [lash.SessionHandle(storage, f"s{number}") for number in range(_SESSIONS)]
-        return sum(
-            [len(await handle.messages()) for handle in handles if await storage.sessions.open(handle.session_id)]
-        )
+        found = [each for each in handles if await storage.sessions.open(each.session_id) is not None]
+        return sum([len(await each.messages()) for each in found])
 
 
 async def _restored(configuration: Path, wanted: int) -> Path:

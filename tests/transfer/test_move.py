@@ -42,7 +42,7 @@ from tests.transfer.test_kills import moved
 
 HOUR_MS: Final = 3_600_000
 LEFT: Final = {
-    *("lash_activity", "lash_activity_tails", "lash_migrations"),
+    *("lash_activity", "lash_activity_tails", "lash_demand", "lash_migrations"),
     *("lash_process_change_epoch", "lash_wait_changes", "lash_workers"),
 }
 NOBODY: Final[dict[str, object]] = {
