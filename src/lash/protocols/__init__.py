@@ -1,5 +1,6 @@
-"""Protocols of front ends: `lash.protocols.agui` for AG-UI, `lash.protocols.vercel` for the Vercel AI SDK.
+"""Protocols through which other programs reach agents and storages.
 
-Each has a function ``routes`` for an ASGI application of your own. They need Starlette, from the extra ``web``.
-Authentication is that of your application: the routes answer every request that reaches them.
+`lash.protocols.agui` and `lash.protocols.vercel` serve front ends, with AG-UI and the stream of the Vercel AI SDK. Each
+has a function ``routes`` for an ASGI application of your own. `lash.protocols.mcp` serves operators, and
+`lash.protocols.a2a` other agents.
 """
