@@ -13,7 +13,7 @@ import pytest
 
 import lash
 from tests.examples.programs import Program, Programs
-from tests.protocols.clients import Client, installed
+from tests.protocols.front_end.clients import Client, installed
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 

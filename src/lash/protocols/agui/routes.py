@@ -14,8 +14,8 @@ from lash.model.value import JSON
 from lash.protocols.agui.messages import JSONMessage, whole
 from lash.protocols.agui.request import RunInput, user_input
 from lash.protocols.agui.run import Fields, Run, interrupt, state_patch
-from lash.protocols.follow import QUIET_S, Ended, Quiet, follow
-from lash.protocols.http import (
+from lash.protocols.front_end.follow import QUIET_S, Ended, Quiet, follow
+from lash.protocols.front_end.http import (
     COMMENT,
     MAX_BODY,
     MOST_STREAMS,
@@ -27,7 +27,7 @@ from lash.protocols.http import (
     guarded,
     read_json,
 )
-from lash.protocols.turn import Attached, Failed, Gone, Outcome, Replied, Waiting, answer, send
+from lash.protocols.front_end.turn import Attached, Failed, Gone, Outcome, Replied, Waiting, answer, send
 from lash.runtime.app import App
 from lash.runtime.definition import AgentDefinition
 from lash.runtime.turns.handle import SessionHandle

@@ -13,8 +13,8 @@ from typing import Any
 from lash.agents.vocabulary import ToolCall
 from lash.model.value import JSON
 from lash.protocols.agui.messages import JSONMessage, call_of, in_order, normal, result_of, round_id, said
-from lash.protocols.follow import Began, Called, Ended, Event, Piece, Quiet, Returned, Shown, Thought
-from lash.protocols.turn import Asked, Attached, Replied
+from lash.protocols.front_end.follow import Began, Called, Ended, Event, Piece, Quiet, Returned, Shown, Thought
+from lash.protocols.front_end.turn import Asked, Attached, Replied
 from lash.runtime.turns.draft import reply_id
 
 Fields = dict[str, Any]

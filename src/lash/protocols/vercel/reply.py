@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from lash.protocols.follow import Began, Called, Ended, Event, Piece, Quiet, Returned, Shown, Thought
-from lash.protocols.turn import Asked, Attached, Replied
+from lash.protocols.front_end.follow import Began, Called, Ended, Event, Piece, Quiet, Returned, Shown, Thought
+from lash.protocols.front_end.turn import Asked, Attached, Replied
 from lash.protocols.vercel.messages import Call, Result, Said, Step, UIPart, spoken, value_of
 from lash.runtime.turns.draft import reply_id
 

@@ -10,7 +10,7 @@ import msgspec
 
 from lash.base.limits import check_identifier
 from lash.errors import InvalidInput
-from lash.protocols.turn import Answer, File, UserInput, answer_of
+from lash.protocols.front_end.turn import Answer, File, UserInput, answer_of
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 _DATA: Final = "data:"

@@ -13,8 +13,8 @@ from starlette.routing import Route
 from lash.errors import InvalidInput, LashError, SessionNotFound
 from lash.model.causal import TurnCause
 from lash.model.session.session import ActivePath
-from lash.protocols.follow import QUIET_S, Ended, Quiet, follow
-from lash.protocols.http import (
+from lash.protocols.front_end.follow import QUIET_S, Ended, Quiet, follow
+from lash.protocols.front_end.http import (
     COMMENT,
     MAX_BODY,
     MOST_STREAMS,
@@ -27,7 +27,19 @@ from lash.protocols.http import (
     guarded,
     read_json,
 )
-from lash.protocols.turn import Answer, Attached, Failed, Gone, Outcome, Replied, Waiting, active, answer, attach, send
+from lash.protocols.front_end.turn import (
+    Answer,
+    Attached,
+    Failed,
+    Gone,
+    Outcome,
+    Replied,
+    Waiting,
+    active,
+    answer,
+    attach,
+    send,
+)
 from lash.protocols.vercel.messages import UIMessage, UIPart, ui_messages
 from lash.protocols.vercel.reply import Chunk, Reply
 from lash.protocols.vercel.request import ChatRequest, answers_of, decisions, user_input

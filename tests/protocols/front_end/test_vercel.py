@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.protocols.clients import Line, Programs, kill
+from tests.protocols.front_end.clients import Line, Programs, kill
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 

@@ -12,8 +12,8 @@ from lash.model.activity import Gap, TurnActivity
 from lash.model.gap import GapReason
 from lash.model.session.message import Message, Part, PartKind, ResponseMeta, Role
 from lash.protocols.agui.run import Run, state_patch
-from lash.protocols.follow import Began, Called, Event, Piece, Returned, Thought, _Reader
-from lash.protocols.turn import Attached, Replied
+from lash.protocols.front_end.follow import Began, Called, Event, Piece, Returned, Thought, _Reader
+from lash.protocols.front_end.turn import Attached, Replied
 from lash.protocols.vercel.reply import SUPERSEDED, Reply
 
 FIRST = Began("1", is_round=True, is_again=False)

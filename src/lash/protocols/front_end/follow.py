@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from lash.agents.vocabulary import ToolCall
 from lash.model.activity import Gap, Observed, ProcessChanged, TurnActivity
 from lash.model.value import JSON
-from lash.protocols.turn import Attached, Gone, Outcome, Waiting, outcome_of
+from lash.protocols.front_end.turn import Attached, Gone, Outcome, Waiting, outcome_of
 from lash.runtime.observe.stream import observe
 from lash.stores.storage import Storage
 

@@ -16,10 +16,10 @@ from starlette.requests import Request
 
 import lash
 from lash.protocols import agui, vercel
-from lash.protocols.follow import follow
-from lash.protocols.turn import UserInput, send
-from tests.protocols.exchange import Answer, exchange
-from tests.protocols.program import application
+from lash.protocols.front_end.follow import follow
+from lash.protocols.front_end.turn import UserInput, send
+from tests.protocols.front_end.exchange import Answer, exchange
+from tests.protocols.front_end.program import application
 from tests.web.site import Counted
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.protocols.clients import Programs, installed
+from tests.protocols.front_end.clients import Programs, installed
 
 
 @pytest.fixture(scope="session")

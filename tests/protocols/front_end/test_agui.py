@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.protocols.clients import Line, Programs, kill
-from tests.protocols.program import HELD
+from tests.protocols.front_end.clients import Line, Programs, kill
+from tests.protocols.front_end.program import HELD
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 

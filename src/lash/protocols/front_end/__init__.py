@@ -1,0 +1,1 @@
+"""What AG-UI and the AI SDK share: one turn, sent once, followed, and corrected by its commit."""
