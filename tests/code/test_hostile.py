@@ -84,7 +84,7 @@ async def test_a_hostile_program_ends_with_a_clear_error(world: World, name: str
 async def test_other_work_goes_on_beside_a_hostile_program(world: World) -> None:
     """While a program computes as long as it may, the worker runs other processes and renews its leases."""
     app = await world.app(worker=True, real_time=True, options=lash.WorkerOptions(lease_ttl_s=1.0))
-    program = Functions(world).declare(app, limits=CodeLimits(compute_s=2.0))
+    program = Functions(world).declare(app, limits=CodeLimits(compute_s=1.5))
 
     @app.process
     async def beside(ctx: lash.Context) -> str:
