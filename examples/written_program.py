@@ -89,7 +89,7 @@ async def main() -> None:
             return
         try:
             process = await app.starting(process_id="refunds").start(program, source, inputs={"pause": options.pause})
-        except lash.InvalidProgram as mistake:
+        except lash.errors.InvalidProgram as mistake:
             raise SystemExit(f"the program has a mistake:\n{mistake}") from None
         print(f"process: {process.process_id}", flush=True)
         print(f"result: {await process.result()}")

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from lash.errors import ExecutionError as ExecutionError
     from lash.errors import ForeignDatabase as ForeignDatabase
     from lash.errors import InvalidInput as InvalidInput
-    from lash.errors import InvalidProgram as InvalidProgram
     from lash.errors import LashError as LashError
     from lash.errors import LeaseLost as LeaseLost
     from lash.errors import NewerSchema as NewerSchema
@@ -97,13 +96,7 @@ if TYPE_CHECKING:
     from lash.runtime.declarations import Router as Router
     from lash.runtime.definition import AgentDefinition as AgentDefinition
     from lash.runtime.definition import ProcessDefinition as ProcessDefinition
-    from lash.runtime.engine import DeclaredEngine as DeclaredEngine
-    from lash.runtime.engine import Engine as Engine
-    from lash.runtime.engine import Host as Host
-    from lash.runtime.engine import Loaded as Loaded
-    from lash.runtime.engine import Program as Program
     from lash.runtime.errors import Permanent as Permanent
-    from lash.runtime.errors import ProgramFailed as ProgramFailed
     from lash.runtime.hooks import Hook as Hook
     from lash.runtime.hooks import LoggingHook as LoggingHook
     from lash.runtime.policy import Retry as Retry
@@ -134,7 +127,7 @@ else:
         "lash.connect.shared": "shared",
         "lash.errors": (
             "Advice AttachmentNotFound CannotUnseal CommitTooLarge ConfigError Conflict CorruptData ExecutionError "
-            "ForeignDatabase InvalidInput InvalidProgram LashError LeaseLost NewerSchema NotFound OutcomeUnknown "
+            "ForeignDatabase InvalidInput LashError LeaseLost NewerSchema NotFound OutcomeUnknown "
             "PendingMigrations ProcessFailed ProcessNotFound ProcessTerminal RevisionConflict SchemaMismatch "
             "SessionDeleted SessionExists SessionNotFound StepFailed StorageClosed StorageFailure StoreError "
             "StoreUnavailable TurnFailed UnknownDefinition WaitRejected WaitTimedOut WaitUnknown"
@@ -155,8 +148,7 @@ else:
         "lash.runtime.current": "current",
         "lash.runtime.declarations": "Router",
         "lash.runtime.definition": "AgentDefinition ProcessDefinition",
-        "lash.runtime.engine": "DeclaredEngine Engine Host Loaded Program",
-        "lash.runtime.errors": "Permanent ProgramFailed",
+        "lash.runtime.errors": "Permanent",
         "lash.runtime.hooks": "Hook LoggingHook",
         "lash.runtime.policy": "Retry WorkerOptions",
         "lash.runtime.processes.context": "ChildHandle Context",

@@ -25,7 +25,7 @@ async def main(url: str, marker: Path) -> None:
         marker.write_text(" ".join(map(str, sandboxes_of(os.getpid()))))
 
     # A sandbox whose worker was killed ends at this limit at the latest.
-    program = app.code_process(tools=[mark], limits=CodeLimits(compute_s=3))
+    program = app.code_process(tools=[mark], limits=CodeLimits(compute_s=1))
     stopped = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stopped.set)

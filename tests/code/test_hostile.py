@@ -45,6 +45,21 @@ HOSTILE = {
     "dunder": ("().__class__.__base__.__subclasses__()", "program_type_error", "__subclasses__"),
     "wild text": ("x = '\U0001f4a3\u202e' * 3\nraise ValueError(x)", "program_error", "\U0001f4a3"),
     "exit": ("raise SystemExit(0)", "program_error", ""),
+    "deep schema": (
+        "from typing import Any\nx: Any = {}\nfor _ in range(30):\n    x = {'anyOf': [x, x]}\nask_human('?', x)",
+        "program_error",
+        "the schema is nested too deep",
+    ),
+    "shared result": (
+        "x: list = []\nfor _ in range(60):\n    x = [x, x]\nx",
+        "program_result_invalid",
+        "200,000 values",
+    ),
+    "shared argument": (
+        "from typing import Any\nx: Any = ['a' * 1_000_000] * 50\nsearch(x)",
+        "program_error",
+        "more than 16,777,216 characters",
+    ),
     "deep result": ("x: list = []\nfor _ in range(300):\n    x = [x]\nx", "program_result_invalid", "nested"),
 }
 
@@ -57,7 +72,7 @@ async def test_a_hostile_program_ends_with_a_clear_error(world: World, name: str
     app = await world.app()
     program = Functions(world).declare(app, limits=LIMITS)
     if code == "program_type_error":
-        with pytest.raises(lash.InvalidProgram, match=re.escape(shown)):
+        with pytest.raises(lash.errors.InvalidProgram, match=re.escape(shown)):
             await app.start(program, source)
         return
     handle = await app.start(program, source)
@@ -69,7 +84,7 @@ async def test_a_hostile_program_ends_with_a_clear_error(world: World, name: str
 async def test_other_work_goes_on_beside_a_hostile_program(world: World) -> None:
     """While a program computes as long as it may, the worker runs other processes and renews its leases."""
     app = await world.app(worker=True, real_time=True, options=lash.WorkerOptions(lease_ttl_s=1.0))
-    program = Functions(world).declare(app, limits=CodeLimits(compute_s=2.0))
+    program = Functions(world).declare(app, limits=CodeLimits(compute_s=1.5))
 
     @app.process
     async def beside(ctx: lash.Context) -> str:

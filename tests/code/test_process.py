@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+
 import pytest
 
 import lash
@@ -281,6 +284,13 @@ def test_declarations_are_checked() -> None:
     app.engine(CodeEngine(sandboxes=2))
     program = app.code_process()
     assert app.code_process() is not program, "declared again, as in a notebook cell"
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pydantic-monty the declaration says what to install."""
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
+    with pytest.raises(ConfigError, match=re.escape("pip install 'lash-runtime[code]'")):
+        CodeEngine()
 
 
 async def test_starts_are_checked(world: World) -> None:

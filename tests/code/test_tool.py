@@ -102,3 +102,13 @@ async def test_the_sandboxes_end_with_the_application(bench: Bench) -> None:
     assert sandboxes_of(os.getpid())
     await app.stop()
     assert sandboxes_of(os.getpid()) == []
+
+
+async def test_the_model_gets_long_texts_shortened(bench: Bench) -> None:
+    """A result of megabytes does not fill the context of the model."""
+    desk, app = Desk("print('p' * 30_000)\n'r' * 30_000"), await bench.app()
+    await app.session("s", agent=desk.declare(app)).send("go")
+    await app.drain()
+    (answer,) = desk.results()
+    assert len(answer) < 41_000
+    assert "[10,001 more characters]" in answer

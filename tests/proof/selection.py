@@ -50,6 +50,7 @@ LONG: Final = (
     "tests/cli/test_terminal.py",
     "tests/cli/test_transfer.py",
     "tests/cli/test_unicode.py",
+    "tests/code/test_show.py",
     "tests/contract/test_dispatch.py::test_a_worker_keeps_the_work_of_its_own_storage",
     "tests/contract/test_dispatch.py::test_the_holder_gets_what_concerns_its_session",
     "tests/contract/test_dispatch.py::test_unnamed_work_is_left_to_the_duty_workers",

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 VERSION: Final = "sandbox"
 """The step that records the version of the sandbox."""
 _LONGEST_PAUSE_S: Final = 10 * 366 * 86_400.0
+_SCHEMA_LEVELS: Final = 12
+"""How deep the schema of an answer may be nested: alternatives in alternatives take exponential time to check."""
 _TRACE_CHARS: Final = 4_000
 _RAISED: Final = frozenset(
     {
@@ -204,7 +206,7 @@ class Interpreter:
             raise TypeError(f"{ASK} takes a question as text, and a JSON schema as a dict")
         if timeout_s is not None and not isinstance(timeout_s, int | float):
             raise TypeError(f"{ASK}: timeout_s is a number of seconds")
-        wanted = plain(schema, "the schema")
+        wanted = plain(schema, "the schema", levels=_SCHEMA_LEVELS)
         ask = Question(text=question, schema=wanted if isinstance(wanted, dict) else None)
         answer: JSON = await self._run.wait(self._wait_name(ASK), timeout_s=timeout_s, ask=ask)
         return answer

@@ -16,8 +16,8 @@ from lash.errors import InvalidProgram
 from lash.runtime.errors import ProgramFailed
 from lash.runtime.turns.turn import Turn
 
-_PRINTED_CHARS: Final = 20_000
-"""How much printed text the model gets back."""
+_MOST_CHARS: Final = 20_000
+"""How much of the printed text, and how much of the result, the model gets back."""
 _DESCRIPTION: Final = """\
 Run a Python program in a sandbox and return what it prints and the value of its last expression.
 
@@ -46,8 +46,12 @@ def run_code(
     known, bounds, home = checked_tools(tools), limits or CodeLimits(), engine or shared_engine()
     stubs = stubs_of(known.values())
 
+    async def check(source: str) -> str | None:
+        problem = await home.sandboxes.check(source, stubs, {}, bounds)
+        return None if problem is None else str(problem)
+
     async def run(turn: Turn, code: Annotated[str, "the Python source of the program"]) -> str:
-        problem = await turn.step("check_code", _check, home, code, stubs, bounds)
+        problem = await turn.step("check_code", check, code)
         if problem is not None:
             raise InvalidProgram("program_invalid", problem)
         printed: list[str] = []
@@ -68,12 +72,11 @@ def run_code(
     return Tool(run, name=name, description=description, engine=home)
 
 
-async def _check(engine: CodeEngine, code: str, stubs: str, limits: CodeLimits) -> str | None:
-    problem = await engine.sandboxes.check(code, stubs, {}, limits)
-    return None if problem is None else str(problem)
-
-
 def _text(result: str, printed: list[str]) -> str:
-    text = "".join(printed)
-    shown = text if len(text) <= _PRINTED_CHARS else f"{text[:_PRINTED_CHARS]}\n[more was printed]\n"
-    return f"{shown}{'' if not shown or shown.endswith(chr(10)) else chr(10)}{result}"
+    shown = _cut("".join(printed))
+    return f"{shown}{'' if not shown or shown.endswith(chr(10)) else chr(10)}{_cut(result)}"
+
+
+def _cut(text: str) -> str:
+    left = len(text) - _MOST_CHARS
+    return text if left <= 0 else f"{text[:_MOST_CHARS]}\n[{left:,} more characters]\n"

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import lash
 from lash.model.value import JSON
+from lash.runtime.engine import Program
 
 PROCESS: Final = "program"
 """The id of the process that a case starts."""
@@ -36,7 +37,7 @@ class Calls:
 class Start(NamedTuple):
     """A program, and the arguments with which it is started."""
 
-    program: lash.Program[..., Any]
+    program: Program[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = {}
 

@@ -7,6 +7,7 @@ from typing import Final
 import lash
 from lash.agents import tool
 from lash.model.value import JSON
+from lash.runtime.engine import Program
 from tests.proof.programs.case import Calls, Case, Start
 
 _APPROVAL: Final = "May the program call pay?"
@@ -28,7 +29,7 @@ def _case(
     return Case("code", name, declare, result, failure, counts, answers or {})
 
 
-def _program(app: lash.App, calls: Calls) -> lash.Program[..., JSON]:
+def _program(app: lash.App, calls: Calls) -> Program[..., JSON]:
     def look(item: str) -> int:
         calls.count(f"look {item}")
         return len(item)
