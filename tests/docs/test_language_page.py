@@ -31,7 +31,7 @@ def test_the_page_is_up_to_date() -> None:
 def test_programs_on_pages_are_correct(place: str, source: str) -> None:
     """Every block in the language links, and is in the canonical layout."""
     program = parse(source)
-    link(program, assumed_environment(program), source=source)
+    assert link(program, assumed_environment(program), source=source).module_ref.startswith("lashlang:")
     assert format_source(source) == source, place
 
 
