@@ -123,7 +123,7 @@ class EffectStore(Protocol):
     async def recent(self, scope: ExecutionScope, count: int) -> tuple[EffectRecord, ...]:
         """Return the last effects of a scope to be begun or recorded, at most 1,000, the newest first.
 
-        It reads the time of every effect of the scope, and the content of those that it returns.
+        It reads the time of every effect of the scope, and the content of the returned ones.
         """
         ...
 

@@ -62,7 +62,7 @@ class Shop:
 
     async def _support(self, turn: lash.Turn) -> str:
         number = turn.text.partition("order ")[2][:4].rstrip("?. ") or "4711"
-        if turn.text.startswith("Tell me everything"):
+        if turn.text.startswith("List all"):
             await turn.step("search the catalogue", self._work, 0.12)
             return await turn.step("reply", self._speak, turn)
         await turn.step("find the order", self._work, 0.06)
@@ -195,7 +195,7 @@ async def open_shop(url: str) -> AsyncIterator[None]:
     shop = Shop(url, worker=True)
     shop.takes_time = True
     async with shop.app:
-        await shop.app.session(LIVE, shop.support).send("Tell me everything about your lamps.")
+        await shop.app.session(LIVE, shop.support).send("List all of your lamps.")
         try:
             yield
         finally:

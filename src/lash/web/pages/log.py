@@ -49,7 +49,7 @@ async def steps_of(visit: Visit, scope: ProcessScope) -> tuple[EffectRecord, ...
 def process_log(
     visit: Visit, process_id: str, events: Sequence[ProcessEvent], effects: Sequence[EffectRecord]
 ) -> h.Element:
-    """Return events and steps as one table, with links to those that are not on the page."""
+    """Return events and steps as one table, with links to further ones."""
     rows = [(event.occurred_at_ms, _event_row(visit, event)) for event in events]
     rows += [(effect.updated_at_ms, _effect_row(visit, effect)) for effect in effects]
     ordered = [row for _, row in sorted(rows, key=lambda each: each[0], reverse=True)]
