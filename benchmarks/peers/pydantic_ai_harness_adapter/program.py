@@ -53,7 +53,7 @@ async def steps(question: Question) -> Answer:
 
 async def _store_turn(store: Any, number: int, history: list[ModelMessage]) -> None:  # noqa: ANN401 (one of two classes)
     now = datetime.now(UTC)
-    for kind in ("model_request", "tool_call_started", "tool_call_completed", "model_request"):
+    for kind in ("model_request_started", "tool_call_started", "tool_call_completed", "model_request_completed"):
         await store.append_event(StepEvent(run_id="run", kind=kind, step_index=number, timestamp=now))
     snapshot = ContinuableSnapshot(
         run_id="run", step_index=number, timestamp=now, conversation_id="chat", agent_name="agent", messages=history

@@ -14,6 +14,8 @@ from lash.model.session.node import MessageEntry, Node, PluginEntry
 PLUGIN_TYPE: Final = "adk.event"
 _ID_LENGTH: Final = 200
 """Room for the suffix of an event whose id another event of the session has."""
+_MESSAGE_LENGTH: Final = 1_000_000
+"""A message has its text twice, as text and in the event; a commit has at most 64 MiB."""
 
 
 def node_id_of(event_id: str) -> str:
@@ -25,10 +27,10 @@ def node_of(encoded: str, text: str, *, author: str, seconds: float, node_id: st
     """Return the node of an event.
 
     JSON text survives what JSON values of lash do not: integers beyond 64 bits, and deep nesting. An event with text is
-    a message too, so that people can read the session.
+    a message too, so that people can read the session, unless the text is too long to be read by people.
     """
     entry: MessageEntry | PluginEntry
-    if text:
+    if 0 < len(text) <= _MESSAGE_LENGTH:
         role = Role.USER if author == "user" else Role.ASSISTANT
         entry = MessageEntry(message=Message.of_text(node_id, role, text), native=encoded)
     else:
