@@ -1,0 +1,1 @@
+"""The evaluator: a machine whose whole state is plain data."""

@@ -1,0 +1,1 @@
+"""Values of programs, their coercions, and the builtins."""
