@@ -168,10 +168,20 @@ async def _register(storage: Storage, declared: DeclaredTrigger) -> None:
     if not declared.has_source_key:
         draft = msgspec.structs.replace(draft, source_key=storage.triggers.source_key(draft.source_type))
     # The subscription first, so that no tick comes before it.
-    await _with_retries(lambda: _register_trigger(storage, draft))
+    await register_trigger(storage, draft)
     schedule = declared.schedule
     if schedule is not None:
-        await _with_retries(lambda: _register_schedule(storage, schedule))
+        await register_schedule(storage, schedule)
+
+
+async def register_trigger(storage: Storage, draft: TriggerDraft) -> None:
+    """Register a subscription, or give the one of its owner and key another definition. Idempotent."""
+    await _with_retries(lambda: _register_trigger(storage, draft))
+
+
+async def register_schedule(storage: Storage, draft: ScheduleDraft) -> None:
+    """Register a schedule, or give the one of its owner and key another definition. Idempotent."""
+    await _with_retries(lambda: _register_schedule(storage, draft))
 
 
 async def _with_retries(register: Callable[[], Awaitable[None]]) -> None:

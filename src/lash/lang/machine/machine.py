@@ -15,7 +15,7 @@ from lash.lang.machine.effects import Batch, Broken, Done, Effect, OutOfSteps, P
 from lash.lang.machine.frames import Frame, frame_from_json, frame_to_json, value_to_json, variables_from_json
 from lash.lang.machine.limits import Limits
 from lash.lang.machine.steps import STEPS
-from lash.lang.values.fault import Fault, FaultKind, limit_error
+from lash.lang.values.fault import Fault, limit_error
 from lash.lang.values.value import Value, weight
 from lash.model.value import JSON
 
@@ -122,10 +122,10 @@ class Machine:
         self._spent = 0
         self.frames[-1].values.extend(values)
 
-    def break_off(self, message: str, hint: str | None = None) -> Broken:
+    def break_off(self, fault: Fault) -> Broken:
         """End the program because the host could not do what it asked for."""
         span = self.frames[-1].op.node.span if self.frames else None
-        ended = Broken(Fault(FaultKind.HOST, message, hint), span)
+        ended = Broken(fault, span)
         self._end(ended)
         return ended
 
