@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from lash.errors import InvalidInput
 from lash.lang.syntax.span import Span
 
-Stage: TypeAlias = Literal["lex", "parse", "link"]
+Stage: TypeAlias = Literal["lex", "parse", "link", "run"]
 
 _MAX_LINE: Final = 120
 """Longer source lines are shown in part."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from lash.base.limits import check_identifier
-from lash.errors import InvalidInput
+from lash.errors import ConfigError, InvalidInput
 from lash.model.process.event import SIGNAL_PREFIX, EventSemantics, EventType, Pointer, WakeSpec
 from lash.model.process.process import EngineInput, ProcessIdentity
 from lash.model.value import JSON
@@ -17,6 +17,8 @@ from lash.runtime.steps.values import UNTYPED
 
 if TYPE_CHECKING:
     from lash.runtime.processes.context import Context
+    from lash.runtime.turns.cell import CellResult
+    from lash.runtime.turns.turn import Turn
     from lash.stores.storage import Storage
 
 P = ParamSpec("P")
@@ -174,6 +176,11 @@ class Engine(abc.ABC):
     ) -> JSON:
         """Return the payload of the next run of a process, for ``ctx.continue_as_new``."""
         return program.input(await program.check_start(host.storage, args, kwargs)).payload
+
+    async def run_cell(self, turn: Turn, source: str, host: Host) -> CellResult:
+        """Run a piece of a program in a turn, for ``turn.run_cell``; raise ConfigError if the engine has no cells."""
+        del turn, source, host
+        raise ConfigError(f"engine {self.name!r} runs processes only, not cells of a turn")
 
     async def close(self) -> None:  # noqa: B027 (most engines hold nothing)
         """Free what runs have used; called after the last run when the application stops. It may be used again."""

@@ -15,13 +15,17 @@ from lash.lang.module.artifact import ModuleArtifact
 from lash.lang.module.refs import ModuleRef
 from lash.lang.module.store import ModuleStore
 from lash.lang.parse import parse
+from lash.lang.process.cells import run_cell
 from lash.lang.process.modules import Module
 from lash.lang.process.program import ENGINE, LashlangProcess, incompatible
 from lash.lang.process.sources import Sources
 from lash.lang.process.tools import HostModules
+from lash.lang.values.convert import display, from_json
 from lash.model.value import JSON
 from lash.runtime.engine import Engine, Host, Loaded, Program
 from lash.runtime.policy import PROCESS_RETRY, Retry
+from lash.runtime.turns.cell import CellResult
+from lash.runtime.turns.turn import Turn
 from lash.stores.storage import Storage
 
 _KEPT: Final = 64
@@ -106,6 +110,22 @@ class Lashlang(Engine):
         del kwargs, host
         (state,) = args
         return {**program.reference(), "state": state}
+
+    async def run_cell(self, turn: Turn, source: str, host: Host) -> CellResult:
+        """Run a main block in a turn; see `lash.Turn.run_cell`."""
+        return await run_cell(self, host.storage, turn, source)
+
+    def cell_tool(self) -> Tool:
+        """Return a tool with which the model of an agent runs cells: ``Agent(tools=[engine.cell_tool()])``."""
+
+        async def run_program(turn: Turn, source: str) -> str:
+            """Run a lashlang program. Variables are kept between calls; print shows values, submit gives the result."""
+            result = await turn.run_cell(source)
+            if result.outcome == "submitted":
+                return f"{result.text}\nsubmitted: {display(from_json(result.value))}".strip()
+            return result.text
+
+        return Tool(run_program)
 
     def remember(self, module: Module) -> None:
         """Keep a module in memory, so that its processes are found before they are stored."""

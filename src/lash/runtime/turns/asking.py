@@ -21,12 +21,13 @@ from lash.runtime.processes.context import read_outcome
 from lash.runtime.processes.handle import ProcessHandle, R
 from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.steps import constant, milliseconds, operation
+from lash.runtime.steps.values import UNTYPED
 from lash.runtime.turns.handle import SessionHandle
 
 if TYPE_CHECKING:
     from lash.runtime.engine import Program
     from lash.runtime.turns.parking import TurnParking
-    from lash.stores.storage import Storage
+from lash.stores.storage import Storage
 
 MAX_DEPTH: Final = 16
 """How deep sessions may ask sessions. An agent that asks itself without end stops here."""
@@ -200,10 +201,12 @@ class ChildSession(SessionHandle):
 class TurnProcess(ProcessHandle[R]):
     """A process that a turn has started. Waiting for its result parks the turn, or yields its slot inside a step."""
 
-    def __init__(self, storage: Storage, process_id: str, process: Program[Any, R], *, asking: Asking) -> None:
+    def __init__(
+        self, storage: Storage, process_id: str, process: Program[Any, R] | None = None, *, asking: Asking
+    ) -> None:
         super().__init__(storage, process_id, process)
         self._asking = asking
-        self._declared = process.result_type
+        self._declared = UNTYPED if process is None else process.result_type
 
     async def result(self, *, timeout_s: float | None = None) -> R:
         if not self._asking.may_park:

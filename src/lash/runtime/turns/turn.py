@@ -29,6 +29,7 @@ from lash.runtime.steps.journal import Journal
 from lash.runtime.steps.values import UNTYPED, to_json
 from lash.runtime.steps.waits import Waits
 from lash.runtime.turns.asking import Asking, TurnProcess
+from lash.runtime.turns.cell import CellResult
 from lash.runtime.turns.draft import TurnDraft
 from lash.runtime.turns.handle import SessionHandle
 from lash.runtime.turns.messages import estimate_tokens, newest_within, read_reply, text_of
@@ -263,6 +264,20 @@ class Turn(Waits):
         """Start a process once; its wakes come to this session. Waiting for its result parks the turn."""
         name = f"start.{process.name}"
         return self._start(self._journal.name(name), name, process, args, kwargs)
+
+    def process(self, process_id: str) -> ProcessHandle[Any]:
+        """Return a handle on a process that works for this session; waiting for its result parks the turn."""
+        return TurnProcess(self._core.storage, process_id, asking=self._asking)
+
+    def run_cell(self, source: str, *, engine: str = "lashlang") -> Awaitable[CellResult]:
+        """Run a piece of a program that a model has written, on an engine of this app.
+
+        Its operations are steps, so a turn that runs again after a crash repeats none that is recorded. Its variables
+        are kept in ``turn.state`` under the name of the engine, for later cells of the session. A mistake in the
+        program is part of the result and never raised.
+        """
+        self._journal.check_running()
+        return self._core.definitions.engine(engine).run_cell(self, source, self._core)
 
     async def child(self, session_id: str, *, agent: Any = None) -> SessionHandle:  # noqa: ANN401 (any agent)
         """Create a session that belongs to this one, or return it.
