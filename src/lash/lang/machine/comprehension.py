@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lash.lang.machine.frames import Frame, Loop
 from lash.lang.syntax import nodes
 from lash.lang.values.fault import Fault, FaultKind
-from lash.lang.values.value import List, ListBuilder, kind, truthy
+from lash.lang.values.value import List, ListBuilder, kind, truthy, weight
 
 if TYPE_CHECKING:
     from lash.lang.machine.machine import Machine
@@ -23,15 +23,17 @@ def comprehend(machine: Machine, frame: Frame) -> None:
         frame.at += 1
         machine.push(frame.op.children[place])
         return
-    value = frame.values.pop()
+    value = machine.take(frame)
     if place == len(node.clauses):
         frame.built.add(value)
+        machine.hold(frame, weight(value))
         _advance(machine, frame, node)
     elif isinstance(node.clauses[place], nodes.ForClause):
         if not isinstance(value, List):
             raise Fault(FaultKind.LOOP, f"`for` needs a list, got {kind(value)}")
         saved = [machine.variables[node.clauses[place].binding]] if _is_bound(machine, node, place) else []
         frame.loops.append(Loop(place, value, 0, saved))
+        machine.hold(frame, weight(value))
         _advance(machine, frame, node)
     elif truthy(value):
         frame.at += 1
@@ -50,7 +52,7 @@ def _advance(machine: Machine, frame: Frame, node: nodes.ListComp) -> None:
             frame.at = 2 * (loop.clause + 1)
             return
         machine.restore_binding(clause.binding, loop.saved)
-        frame.loops.pop()
+        machine.hold(frame, -weight(frame.loops.pop().items))
     assert frame.built is not None
     machine.deliver(frame.built.done())
 

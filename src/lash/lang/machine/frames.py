@@ -13,7 +13,7 @@ from typing import Any, Final
 from lash.errors import CorruptData
 from lash.lang.machine.code import Code, Op
 from lash.lang.values.fault import Fault
-from lash.lang.values.value import List, ListBuilder, Record, Resource, Value, make_list, make_record
+from lash.lang.values.value import List, ListBuilder, Record, Resource, Value, make_list, make_record, weight
 from lash.model.value import JSON
 
 _LIST: Final = 0
@@ -47,6 +47,14 @@ class Frame:
     """In a comprehension: its ``for`` clauses that are being evaluated."""
     built: ListBuilder | None = None
     """In a comprehension: the items so far."""
+    held: int = 0
+    """About how many bytes its values, loops and items have."""
+
+
+def held_by(frame: Frame) -> int:
+    """Return about how many bytes the parts of a frame have."""
+    parts = sum(map(weight, frame.values)) + sum(weight(loop.items) for loop in frame.loops)
+    return parts + (0 if frame.built is None else frame.built.weight)
 
 
 def frame_to_json(frame: Frame) -> JSON:

@@ -139,7 +139,7 @@ def _logic(machine: Machine, frame: Frame, *, stops_at: bool) -> None:
 
 def _block(machine: Machine, frame: Frame) -> None:
     if frame.at < len(frame.op.children):
-        frame.values.clear()
+        machine.trim(frame, 0)
         frame.at += 1
         machine.push(frame.op.children[frame.at - 1])
     else:
@@ -152,7 +152,7 @@ def _if(machine: Machine, frame: Frame) -> None:
     if frame.at == 1:
         machine.push(condition)
     elif frame.at == 2:  # noqa: PLR2004 (the branch)
-        machine.push(then if truthy(frame.values.pop()) else otherwise)
+        machine.push(then if truthy(machine.take(frame)) else otherwise)
     else:
         machine.deliver(frame.values[-1])
 
@@ -160,10 +160,10 @@ def _if(machine: Machine, frame: Frame) -> None:
 def _while(machine: Machine, frame: Frame) -> None:
     condition, body = frame.op.children
     if frame.at == 0:
-        frame.values.clear()
+        machine.trim(frame, 0)
         frame.at = 1
         machine.push(condition)
-    elif truthy(frame.values.pop()):
+    elif truthy(machine.take(frame)):
         frame.at = 0
         machine.push(body)
     else:
@@ -177,7 +177,7 @@ def _for(machine: Machine, frame: Frame) -> None:
         machine.push(iterable)
         return
     items = _items(frame.values[0])
-    del frame.values[1:]
+    machine.trim(frame, 1)
     if frame.at < len(items.items):
         saved = machine.bind(node.binding, items.items[frame.at])
         if frame.saved is None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from lash.errors import CorruptData
 from lash.lang.machine.code import Code, Op
 from lash.lang.machine.effects import Batch, Broken, Done, Effect, OutOfSteps, Pause, Site
-from lash.lang.machine.frames import Frame, frame_from_json, frame_to_json, value_to_json, variables_from_json
+from lash.lang.machine.frames import Frame, frame_from_json, frame_to_json, held_by, value_to_json, variables_from_json
 from lash.lang.machine.limits import Limits
 from lash.lang.machine.steps import STEPS
 from lash.lang.values.fault import Fault, limit_error
@@ -21,6 +21,8 @@ from lash.model.value import JSON
 
 _VERSION: Final = 1
 """The format of a stored state."""
+_TEMPORARIES: Final = 4
+"""How many times the memory of variables the nodes may hold: a variable that is read counts again."""
 
 
 class Machine:
@@ -36,6 +38,7 @@ class Machine:
         self.left = 0
         """The steps that remain of those that the host gave."""
         self._memory = 0
+        self._held = 0
         self._counts: dict[str, int] = {}
         self._spent = 0
         self._pending: Effect | None = None
@@ -50,6 +53,8 @@ class Machine:
         try:
             machine = cls(code, variables_from_json(state["variables"]), limits)
             machine.frames = [frame_from_json(frame, code) for frame in state["frames"]]
+            for frame in machine.frames:
+                machine.hold(frame, held_by(frame))
             machine._counts = {str(site): int(count) for site, count in state["counts"].items()}
             machine.effects = int(state["effects"])
         except (KeyError, TypeError, ValueError, AttributeError, Fault) as error:
@@ -121,6 +126,7 @@ class Machine:
         self.effects += 1
         self._spent = 0
         self.frames[-1].values.extend(values)
+        self.hold(self.frames[-1], sum(map(weight, values)))
 
     def break_off(self, fault: Fault) -> Broken:
         """End the program because the host could not do what it asked for."""
@@ -139,9 +145,28 @@ class Machine:
 
     def deliver(self, value: Value) -> None:
         """End the node on top, and give its value to the one below."""
-        self.frames.pop()
+        self._held -= self.frames.pop().held
         if self.frames:
             self.frames[-1].values.append(value)
+            self.hold(self.frames[-1], weight(value))
+
+    def take(self, frame: Frame) -> Value:
+        """Remove the last value of a node and return it."""
+        value = frame.values.pop()
+        self.hold(frame, -weight(value))
+        return value
+
+    def trim(self, frame: Frame, kept: int) -> None:
+        """Remove the values of a node behind the first few."""
+        while len(frame.values) > kept:
+            self.take(frame)
+
+    def hold(self, frame: Frame, size: int) -> None:
+        """Count what a node holds; raise Fault if all nodes together hold too much."""
+        frame.held += size
+        self._held += size
+        if self._held > _TEMPORARIES * self.limits.memory_bytes:
+            raise limit_error("the program computes with too many large values at once", "use fewer nested loops")
 
     def assign(self, name: str, value: Value) -> None:
         """Set a variable; raise Fault if all together are too large."""
@@ -168,7 +193,9 @@ class Machine:
     def unwind(self, depth: int) -> None:
         """Drop the nodes above a depth; loops among them restore their variables."""
         while len(self.frames) > depth:
-            self.leave(self.frames.pop())
+            frame = self.frames.pop()
+            self._held -= frame.held
+            self.leave(frame)
 
     def leave(self, frame: Frame) -> None:
         """Restore the variables of a loop that ends."""
