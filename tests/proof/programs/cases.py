@@ -6,5 +6,6 @@ from typing import Final
 
 from tests.proof.programs.case import Case
 from tests.proof.programs.code_cases import CODE_CASES
+from tests.proof.programs.lang_cases import LANG_CASES
 
-CASES: Final[tuple[Case, ...]] = (*CODE_CASES,)
+CASES: Final[tuple[Case, ...]] = (*CODE_CASES, *LANG_CASES)

@@ -52,9 +52,12 @@ def _child(order: dict[str, str | None]) -> int:
 if __name__ == "__main__":
     # Before the first fork, so that no child loads them again.
     import lash.code.engine
+    import lash.lang.process.engine
     import lash.postgres.storage
     import lash.runtime.app
     import lash.sqlite.storage
 
-    assert all((lash.code.engine, lash.postgres.storage, lash.runtime.app, lash.sqlite.storage))
+    assert all(
+        (lash.code.engine, lash.lang.process.engine, lash.postgres.storage, lash.runtime.app, lash.sqlite.storage)
+    )
     serve(_child)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pytest
 
 import lash
-from lash.model.effect import ProcessScope
+from lash.model.effect import ProcessScope, Step
 from lash.model.process.event import STARTED
 from tests.proof.programs.case import PROCESS, Calls, Case, answer, start
 from tests.proof.programs.cases import CASES
@@ -101,5 +101,11 @@ async def _end(storage: lash.Storage) -> End:
     # Each worker that takes the process notes its start.
     log = [(each.event_type, each.payload) for each in events if each.event_type != STARTED]
     effects = await storage.effects.list(ProcessScope(process_id=PROCESS))
-    records = {each.replay_key: (each.envelope, each.status, each.outcome, each.error) for each in effects}
+    records = {each.replay_key: (each.envelope, each.status, _outcome(each), each.error) for each in effects}
     return End(log, records, record.projection.outcome)
+
+
+def _outcome(effect: lash.EffectRecord) -> object:
+    """Return what an effect led to. The number of an event also counts the starts before it, so it is left out."""
+    command = effect.envelope.command
+    return None if isinstance(command, Step) and command.name.startswith("event:") else effect.outcome

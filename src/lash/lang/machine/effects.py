@@ -10,7 +10,7 @@ from lash.lang.syntax.span import Span
 from lash.lang.values.convert import to_json
 from lash.lang.values.fault import Fault
 from lash.lang.values.value import Record, Resource, Value
-from lash.model.value import JSON
+from lash.model.value import JSONObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Operation:
     arguments: tuple[Value, ...]
 
     @property
-    def payload(self) -> JSON:
+    def payload(self) -> JSONObject:
         """What the tool gets: the fields of the only record, or all arguments in a list."""
         if len(self.arguments) == 1 and isinstance(self.arguments[0], Record):
-            return to_json(self.arguments[0])
+            return {name: to_json(each) for name, each in self.arguments[0].fields.items()}
         return {"args": [to_json(each) for each in self.arguments]} if self.arguments else {}
 
 

@@ -90,13 +90,13 @@ async def call(waits: Waits, tool: Tool, operation: Operation, key: str) -> Valu
         return failed(denied)
     attempt = 0
 
-    async def run(payload: JSON) -> JSON:
+    async def run(**payload: JSON) -> JSON:
         nonlocal attempt
         attempt += 1
         return await _result(tool, payload, is_last=attempt == tool.retry.max_attempts)
 
     options = waits.options(key=key, once=tool.once, retry=tool.retry)
-    answer = await options.step(tool.name, run, operation.payload)
+    answer = await options.step(tool.name, run, **operation.payload)
     try:
         return from_json(answer)
     except Fault as fault:
