@@ -57,6 +57,7 @@ async def test_variables_are_kept_with_the_session(world: World) -> None:
     )
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_errors_go_back_as_text_and_assignments_stay(world: World) -> None:
     """A mistake in the source runs nothing; an error at run time keeps what was assigned and printed before."""
     app, _ = await lang_app(world)
@@ -97,6 +98,7 @@ async def test_a_crash_behind_a_cell_repeats_no_recorded_operation(world: World)
     assert again.value == [6, 6], "a handle of an earlier turn still works"
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_the_same_cell_twice_in_a_turn_is_two_cells(world: World) -> None:
     """Their operations are recorded apart."""
     app, _ = await lang_app(world)
@@ -111,6 +113,7 @@ async def test_the_same_cell_twice_in_a_turn_is_two_cells(world: World) -> None:
     assert world.calls["get a"] == 2
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_a_cell_has_limits_and_no_foreign_processes(world: World) -> None:
     """An endless loop ends at its limit; a process of another session can be neither awaited nor cancelled."""
     app, engine = await lang_app(world, limits=Limits(steps=20_000))
@@ -124,6 +127,7 @@ async def test_a_cell_has_limits_and_no_foreign_processes(world: World) -> None:
     assert (await cells.run("print " + '"' + "x" * 30_000 + '"')).text.endswith("… (30,000 characters)")
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_an_engine_without_cells_says_so(world: World) -> None:
     """Durable functions have none."""
     app = await world.app()

@@ -10,8 +10,10 @@ import pytest
 from lash.errors import InvalidInput, InvalidProgram
 from lash.lang.machine.limits import Limits
 from lash.lang.process.engine import Lashlang
+from lash.lang.process.program import LashlangProcess
 from lash.model.process.event import CONTINUED
 from lash.model.process.process import Cancellation, Failure, FailureClass, Success
+from lash.model.value import JSON
 from lash.model.wait import Resolved
 from lash.runtime.app import App
 from lash.runtime.processes.handle import ProcessHandle
@@ -91,6 +93,7 @@ async def test_a_program_fails_by_its_own_statement(world: World) -> None:
     )
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -179,6 +182,7 @@ async def test_a_call_that_needs_an_approval_waits_for_a_person(world: World) ->
     assert world.calls["pay"] == 1
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_a_start_is_checked_before_anything_is_registered(world: World) -> None:
     """Arguments, authorities and requirements are checked; the only module of a type is the default."""
     app, engine = await lang_app(world)
@@ -216,6 +220,7 @@ async def test_a_host_that_lost_a_tool_says_what_is_missing(world: World) -> Non
     assert not world.calls
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -232,8 +237,8 @@ async def test_a_definition_that_does_not_fit_is_refused(world: World, change: d
     program = engine.process("process p() { finish 1 }")
     await program.store(app.storage)
 
-    class Changed(type(program)):  # type: ignore[misc]
-        def reference(self) -> dict[str, Any]:
+    class Changed(LashlangProcess):
+        def reference(self) -> dict[str, JSON]:
             return {**super().reference(), **change}
 
     handle = await app.start(Changed(engine, program.module, "p", is_stored=True))
@@ -253,6 +258,7 @@ async def test_an_endless_loop_is_cancelled_and_blocks_nobody(world: World) -> N
     assert isinstance(await app.storage.waiter.await_outcome(endless.process_id, timeout_s=30), Cancellation)
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_an_endless_loop_ends_at_its_limit(world: World) -> None:
     """Without a cancellation the steps between two effects run out."""
     app, engine = await lang_app(world, limits=Limits(steps=20_000))
@@ -284,6 +290,7 @@ async def test_recovery_does_not_read_more_after_more_effects(world: World, roun
     assert world.calls["get ab"] == rounds
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_a_damaged_module_is_refused(world: World) -> None:
     """A worker that finds other bytes than those of the ref runs nothing."""
     app, engine = await lang_app(world)

@@ -115,6 +115,7 @@ async def test_triggers_of_a_session_are_its_own(world: World) -> None:
     assert answers == ["1", "0", "1"], "registering the same again changes nothing"
 
 
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -11,6 +11,7 @@ from lash.lang.machine.types import schema_of_type
 from lash.lang.syntax import nodes
 from lash.lang.values import operators
 from lash.lang.values.builtins import BUILTINS
+from lash.lang.values.convert import display
 from lash.lang.values.fault import Fault, FaultKind, type_error
 from lash.lang.values.schema import type_value
 from lash.lang.values.value import List, Record, Resource, Value, equal, kind, make_list, make_record, truthy, weight
@@ -226,7 +227,7 @@ def unwrapped(result: Value) -> Value:
     if result.fields["ok"]:
         return result.fields.get("value")
     error = result.fields.get("error")
-    text = error if isinstance(error, str) else operators.display(error)
+    text = error if isinstance(error, str) else display(error)
     raise Fault(FaultKind.UNWRAP, text, "without `?` the program gets the result: look at `.ok` and `.error`")
 
 

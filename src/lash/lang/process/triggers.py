@@ -103,9 +103,7 @@ class ProgramTriggers:
         wanted = TriggerFilter(
             owner=self._owner,
             key=_text(name),
-            source_type=source_type
-            if source is None and isinstance(source_type, str)
-            else source and source.source_type,
+            source_type=_text(source_type) if source is None else source.source_type,
             enabled=enabled if isinstance(enabled, bool) else None,
         )
         target, found, cursor = request.get("target"), list[TriggerSubscription](), None

@@ -38,7 +38,8 @@ def split(text: Value, separator: Value) -> Value:
 def join(items: Value, separator: Value) -> Value:
     if not isinstance(items, List):
         raise type_error(f"join needs a list, got {kind(items)}")
-    between, pieces, length = as_text(separator, "join"), [], 0
+    between, length = as_text(separator, "join"), 0
+    pieces: list[str] = []
     for item in items.items:
         length += len(between) if pieces else 0
         pieces.append(as_text(item, "join"))

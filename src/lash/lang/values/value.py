@@ -78,8 +78,9 @@ class Resource:
         self.alias = alias
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Resource)
-        return same and (self.resource_type, self.alias) == (other.resource_type, other.alias)
+        if not isinstance(other, Resource):
+            return False
+        return (self.resource_type, self.alias) == (other.resource_type, other.alias)
 
     def __hash__(self) -> int:
         return hash((self.resource_type, self.alias))
