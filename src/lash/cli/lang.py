@@ -1,4 +1,4 @@
-"""``lash lang``: check, format and show programs in lashlang."""
+"""``lash lang``: check, format, show and run programs in lashlang."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lash.cli import exits
-from lash.cli.command import Group, command
+from lash.cli.command import Group, command, json_argument, seconds
 from lash.cli.exits import CommandFailed
 from lash.cli.shell import Shell
 from lash.cli.table import Column
@@ -17,6 +17,7 @@ from lash.cli.table import Column
 if TYPE_CHECKING:
     from lash.lang.graph import GraphNode, ModuleGraph
     from lash.lang.link import LinkedModule
+    from lash.model.value import JSON
 
 _COLUMNS: Final = (
     Column("ENTRY"),
@@ -29,7 +30,7 @@ _COLUMNS: Final = (
 
 @click.group(cls=Group)
 def lang() -> None:
-    """Check, format and show programs in lashlang, the language for programs that models write."""
+    """Check, format, show and run programs in lashlang, the language for programs that models write."""
 
 
 @command("check", "lash lang check poll.lash", "lash lang check poll.lash --json", group=lang)
@@ -109,6 +110,74 @@ def graph(shell: Shell, file: str) -> None:
         return names[node.entry], line, node.kind, f"{numbers[node.id]} {what}", _following(found, node, numbers)
 
     shell.table(_COLUMNS, found.nodes, row, nothing="no effects and no branches")
+
+
+@command(
+    "run",
+    "lash lang run poll.lash --app shop.agents:app --arg id=7",
+    """lash lang run poll.lash --app shop.agents:app --process poll --arg 'id="build-7"' --detach""",
+    group=lang,
+    storage=False,
+)
+@click.argument("file", metavar="FILE")
+@click.option("--app", "target", metavar="MODULE:APP", required=True, help="The application with the engine.")
+@click.option("--process", "name", metavar="NAME", help="The process to start, if the program declares several.")
+@click.option("--arg", "arguments", metavar="NAME=JSON", multiple=True, help="An argument; give it once for each.")
+@click.option("--id", "process_id", metavar="ID", help="The id of the process; starting it again does nothing.")
+@click.option("--detach", is_flag=True, help="Print the id and leave the process to a worker.")
+@click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", callback=seconds, help="How long to wait.")
+async def run_program(
+    shell: Shell,
+    file: str,
+    target: str,
+    name: str | None,
+    arguments: tuple[str, ...],
+    process_id: str | None,
+    detach: bool,  # noqa: FBT001 (click's)
+    timeout_s: float | None,
+) -> None:
+    """Start a process of a program, run it here, and print its result; FILE - reads standard input.
+
+    The program is linked against the modules of the application's engine. Its storage is the application's own. The
+    error of a program is printed with its line, and the exit code is 1.
+    """
+    import msgspec
+
+    from lash.cli.worker import load_app
+    from lash.errors import ProcessFailed
+    from lash.lang.diagnostic import ProgramError
+    from lash.lang.process.engine import Lashlang
+
+    app = load_app(target)
+    engine = app.find_engine("lashlang")
+    assert isinstance(engine, Lashlang)
+    try:
+        program = engine.process(_read(file), name)
+    except ProgramError as error:
+        raise _failed(error) from None
+    given = dict(_argument(each) for each in arguments)
+    # A worker for this program alone: it leaves the other work of the storage to others.
+    names = tuple(program.module.artifact.exports)
+    app.configure(options=msgspec.structs.replace(app.options, sessions=0, process_names=names), worker=not detach)
+    async with app:
+        handle = await app.starting(process_id=process_id).start(program, **given)
+        if detach:
+            shell.line(handle.process_id)
+            return
+        shell.note(f"process {handle.process_id}")
+        try:
+            shell.value(await handle.result(timeout_s=timeout_s))
+        except ProcessFailed as error:
+            outcome = (await handle.record()).projection.outcome
+            place = program.locate(getattr(outcome, "raw", None))
+            raise CommandFailed(exits.ERROR, str(error) if place is None else place) from None
+
+
+def _argument(given: str) -> tuple[str, JSON]:
+    name, equals, text = given.partition("=")
+    if not equals or not name.isidentifier():
+        raise CommandFailed(exits.USAGE, f"--arg {given}: expected NAME=JSON")
+    return name, json_argument(text, f"--arg {name}")
 
 
 def _following(found: ModuleGraph, node: GraphNode, numbers: dict[str, str]) -> str:

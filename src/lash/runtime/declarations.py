@@ -251,6 +251,10 @@ class Declarations:
         """Return the declared process of a name; of several versions the one that was declared last."""
         return self._definitions.latest(name)
 
+    def find_engine(self, name: str) -> Engine:
+        """Return the engine of a name; raise UnknownDefinition if this app has none."""
+        return self._definitions.engine(name)
+
     def _declare(self, declared: DeclaredTrigger) -> None:
         self._triggers.add(declared)
 

@@ -159,6 +159,8 @@ class Broken:
 
     fault: Fault
     span: Span | None
+    path: str = ""
+    """The path of the node; programs from a storage have no spans."""
 
 
 Pause: TypeAlias = Effect | OutOfSteps | Done | Failed | Broken

@@ -77,8 +77,7 @@ class Machine:
         try:
             return self._run(steps)
         except Fault as fault:
-            span = self.frames[-1].op.node.span if self.frames else None
-            return self._end(Broken(fault, span))
+            return self.break_off(fault)
 
     def _run(self, steps: int) -> Pause:
         frames = self.frames
@@ -129,9 +128,9 @@ class Machine:
         self.hold(self.frames[-1], sum(map(weight, values)))
 
     def break_off(self, fault: Fault) -> Broken:
-        """End the program because the host could not do what it asked for."""
-        span = self.frames[-1].op.node.span if self.frames else None
-        ended = Broken(fault, span)
+        """End the program where it is, because it or its host could not do what it asked for."""
+        op = self.frames[-1].op if self.frames else self.code.root
+        ended = Broken(fault, op.node.span, op.path)
         self._end(ended)
         return ended
 

@@ -68,7 +68,7 @@ class Lashlang(Engine):
 
     def compile(self, source: str) -> Module:
         """Return the linked module of a source text; raise ProgramError with the place of the first mistake."""
-        return Module(link(parse(source), self.environment, source).artifact)
+        return Module(link(parse(source), self.environment, source=source).artifact, source)
 
     def program(self, module: Module, process: str, *, is_stored: bool = False) -> LashlangProcess:
         """Return a process of a module as a program that can be started."""

@@ -16,10 +16,11 @@ PROCESS: Final = "$lash_process"
 
 
 class Module:
-    """A verified module, ready to run."""
+    """A verified module, ready to run; ``source`` is its text, if it was not read from a storage."""
 
-    def __init__(self, artifact: ModuleArtifact) -> None:
+    def __init__(self, artifact: ModuleArtifact, source: str | None = None) -> None:
         self.artifact = artifact
+        self.source = source
         self._codes: dict[str, Code] = {}
         self._refs = ModuleRefs(artifact.module_ref, self._process_values(), self.types)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from lash.errors import InvalidInput, InvalidProgram
+from lash.lang.diagnostic import Diagnostic, render
 from lash.lang.machine.effects import Broken, Done, Failed
 from lash.lang.machine.machine import Machine
 from lash.lang.machine.types import schema_of_type
@@ -109,7 +110,18 @@ class LashlangProcess(Program[..., Any]):
             case Failed():
                 raise ProgramFailed("process_failed", _text(ended.value), to_json(ended.value))
             case Broken():
-                raise ProgramFailed("process_runtime_error", *_described(ended.fault))
+                raise ProgramFailed("process_runtime_error", *_described(ended))
+
+    def locate(self, raw: JSON) -> str | None:
+        """Return the diagnostic of a failed run with its line, from the details of its failure; None if it has none.
+
+        Needs a program that was compiled from its source.
+        """
+        if self.module.source is None or not isinstance(raw, dict) or "path" not in raw:
+            return None
+        node = self.module.code(self.name).op(str(raw["path"])).node
+        problem = Diagnostic("run", str(raw.get("kind")), str(raw.get("message")), node.span, raw.get("hint"))
+        return render(problem, self.module.source)
 
     def _bound(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         names = [each.name for each in self._declaration.parameters]
@@ -187,6 +199,7 @@ def _text(value: Value) -> str:
         return shown(value)
 
 
-def _described(fault: Fault) -> tuple[str, JSON]:
+def _described(ended: Broken) -> tuple[str, JSON]:
+    fault = ended.fault
     text = fault.message if fault.hint is None else f"{fault.message} (hint: {fault.hint})"
-    return text, {"kind": fault.kind.value, "message": fault.message, "hint": fault.hint}
+    return text, {"kind": fault.kind.value, "message": fault.message, "hint": fault.hint, "path": ended.path}
