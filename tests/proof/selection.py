@@ -41,6 +41,7 @@ LONG: Final = (
     "tests/cli/test_first_steps.py",
     "tests/cli/test_formats.py",
     "tests/cli/test_ids.py",
+    "tests/cli/test_lang_run.py",
     "tests/cli/test_output.py",
     "tests/cli/test_progress.py",
     "tests/cli/test_sealed.py",

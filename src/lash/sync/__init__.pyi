@@ -341,6 +341,8 @@ class App:
         """Add everything that a router has declared by now; including it again adds what it declared since."""
     def find_process(self, name: str) -> Program[Any, Any]:
         """Return the declared process of a name; of several versions the one that was declared last."""
+    def find_engine(self, name: str) -> Engine:
+        """Return the engine of a name; raise UnknownDefinition if this app has none."""
     @overload
     def __init__(self, app: AsyncApp, /) -> None: ...
     @overload
