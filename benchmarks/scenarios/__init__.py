@@ -14,6 +14,7 @@ _FILES = (
     "adapters",
     "ends",
     "flatness",
+    "programs",
     "appends",
     "tails",
     "lists",
