@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lash.code.source import read_source, source_ref
 from lash.errors import InvalidInput, InvalidProgram
 from lash.lang.machine.limits import Limits
 from lash.lang.process.engine import Lashlang
@@ -305,3 +306,12 @@ async def test_a_damaged_module_is_refused(world: World) -> None:
     await app.drain()
     failure = await _failure(handle)
     assert failure.code == "process_module_artifact_load_failed"
+
+
+async def test_the_source_of_a_process_is_printed_from_its_module(world: World) -> None:
+    """The command and the console show the module in its canonical layout."""
+    app, engine = await lang_app(world)
+    handle = await _run(app, engine, "process p(web: Web)   { finish   1+2 # sum\n }")
+    record = await handle.record()
+    assert await read_source(app.storage, record) == "process p(web: Web) {\n  finish 1 + 2\n}\n"
+    assert str(source_ref(record)).startswith("lashlang:v1:sha256:")
