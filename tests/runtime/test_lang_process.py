@@ -247,7 +247,7 @@ async def test_a_definition_that_does_not_fit_is_refused(world: World, change: d
     assert (await _failure(handle)).code == code
 
 
-async def test_an_endless_loop_is_cancelled_and_blocks_nobody(world: World) -> None:
+async def test_an_endless_loop_is_cancelled_and_blocks_no_other(world: World) -> None:
     """While it runs, another process of the same worker runs to its end; a cancel request ends it."""
     app, engine = await lang_app(world, worker=True, real_time=True)
     endless = await app.start(engine.process("process p() { while true { } }"))

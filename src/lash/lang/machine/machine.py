@@ -36,7 +36,7 @@ class Machine:
         self.effects = 0
         """How many effects have been answered."""
         self.left = 0
-        """The steps that remain of those that the host gave."""
+        """The steps that remain of the host's."""
         self._memory = 0
         self._held = 0
         self._counts: dict[str, int] = {}

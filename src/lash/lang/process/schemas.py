@@ -24,7 +24,7 @@ from lash.model.value import JSONObject
 
 _SCALARS: Final[Mapping[str, Type]] = {"string": STR, "number": FLOAT, "integer": INT, "boolean": BOOL, "null": NULL}
 _MAX_DEPTH: Final = 12
-"""Deeper parts of a schema, and those that name themselves, are of any type; the tool checks them."""
+"""Deeper parts of a schema are of any type, as is a schema that contains itself; the tool checks the values."""
 
 
 def type_of_schema(schema: JSONObject, *, takes_floats: bool = False) -> Type:
