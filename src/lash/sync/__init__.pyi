@@ -2074,6 +2074,7 @@ def open(
     clock: Clock | None = None,
     pool: asyncpg.Pool[asyncpg.Record] | None = None,
     listen_url: str | None = None,
+    password: Callable[[], str | Awaitable[str]] | None = None,
     on_statement: Callable[[str], None] | None = None,
 ) -> Storage:
     """Open the storage at the URL, and create or migrate its tables unless ``migrate`` is False.
@@ -2082,7 +2083,8 @@ def open(
     absolute one, ``sqlite://`` lives in memory as long as the storage. ``postgresql://user@host/database`` takes the
     usual parameters and those of `lash.postgres.engine.options.PostgresOptions`; ``pool`` is a pool of your own to use
     instead of a new one. ``listen_url`` leads to the same database without a pooler in transaction mode; one connection
-    receives notifications there.
+    receives notifications there. ``password`` returns the password for each new connection, such as a token that
+    expires; it may be a coroutine function.
 
     ``attachment_bytes`` is where the bytes of attachments are stored, by default in the database: `lash.FileBytes`,
     `lash.S3Bytes` or a `lash.ByteStore` of your own. It must be the same one each time.
