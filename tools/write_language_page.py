@@ -14,6 +14,7 @@ from lash.lang.parse.parser import MAX_SOURCE
 from lash.lang.parse.tokens import CONTEXTUAL_WORDS, KEYWORDS
 from lash.lang.printing.types import type_text
 from lash.lang.syntax.nodes import MAX_DEPTH
+from lash.lang.values.builtins import BUILTINS
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "lashlang.md"
 BEGIN: Final = "<!-- generated: python -m tools.write_language_page -->"
@@ -64,11 +65,10 @@ def _operators() -> Iterator[str]:
 
 
 def _builtins() -> Iterator[str]:
-    yield from ("## Builtins", "", "| builtin | arguments | returns |", "|---|---|---|")
-    for name, signature in SIGNATURES.items():
-        most = "or more" if signature.most is None else f"to {signature.most}"
-        count = str(signature.least) if signature.least == signature.most else f"{signature.least} {most}"
-        yield f"| `{name}` | {count} | {_cell(type_text(signature.result))} |"
+    yield from ("## Builtins", "", "| builtin | value | returns |", "|---|---|---|")
+    for name, builtin in BUILTINS.items():
+        result = _cell(type_text(SIGNATURES[name].result))
+        yield f"| `{_cell(builtin.signature)}` | {_cell(builtin.help)} | {result} |"
 
 
 def _bounds() -> Iterator[str]:

@@ -28,9 +28,10 @@ _ALONE = tuple(
 _PROMISED = """
 sqlite-commit sqlite-commit-16 sqlite-append sqlite-steps postgres-commit postgres-append postgres-claim postgres-steps
 postgres-commit-rows chat chats-16 sqlite-processes reopen steps queue recover gc lost-updates flat-commit flat-append
-flat-claim flat-active-tail flat-record flat-idle flat-turn flat-program wake-latency signal-latency enqueue-latency
-import-time idle-worker parked disk fleet fleet-throughput fleet-peers append-32 tail-20 list-sessions console
-console-streams adapter-langgraph adapter-openai adapter-adk
+flat-claim flat-active-tail flat-record flat-idle flat-turn wake-latency signal-latency enqueue-latency import-time
+idle-worker parked disk fleet fleet-throughput fleet-peers append-32 tail-20 list-sessions console console-streams
+adapter-langgraph adapter-openai adapter-adk adapter-pydantic-ai adapter-chatkit adapter-strands
+flat-program
 """
 
 

@@ -48,7 +48,7 @@ def expressions(draw: DrawFn, depth: int = 3) -> str:
 @st.composite
 def _builtin_calls(draw: DrawFn, inner: SearchStrategy[str]) -> str:
     builtin = BUILTINS[draw(st.sampled_from(sorted(BUILTINS)))]
-    count = draw(st.integers(builtin.least, min(builtin.most, builtin.least + 2)))
+    count = draw(st.integers(builtin.least, builtin.least + 2 if builtin.most is None else builtin.most))
     return f"{builtin.name}({', '.join(draw(inner) for _ in range(count))})"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from lash.lang.syntax.types import ANY, BOOL, FLOAT, INT, STR, ListType, Type
+from lash.lang.values.builtins import BUILTINS
 
 _LIST: Final = ListType(ANY)
 
@@ -17,28 +18,30 @@ class BuiltinSignature(NamedTuple):
     result: Type
 
 
-SIGNATURES: Final = {
-    "len": BuiltinSignature(1, 1, INT),
-    "empty": BuiltinSignature(1, 1, BOOL),
-    "keys": BuiltinSignature(1, 1, _LIST),
-    "values": BuiltinSignature(1, 1, _LIST),
-    "contains": BuiltinSignature(2, 2, BOOL),
-    "starts_with": BuiltinSignature(2, 2, BOOL),
-    "ends_with": BuiltinSignature(2, 2, BOOL),
-    "trim": BuiltinSignature(1, 1, STR),
-    "split": BuiltinSignature(2, 2, _LIST),
-    "join": BuiltinSignature(2, 2, STR),
-    "find": BuiltinSignature(2, 3, ANY),
-    "grep_text": BuiltinSignature(2, 2, _LIST),
-    "slice": BuiltinSignature(3, 3, ANY),
-    "range": BuiltinSignature(1, 3, ListType(INT)),
-    "ceil_div": BuiltinSignature(2, 2, INT),
-    "floor_div": BuiltinSignature(2, 2, INT),
-    "push": BuiltinSignature(2, 2, _LIST),
-    "to_string": BuiltinSignature(1, 1, STR),
-    "to_int": BuiltinSignature(1, 1, INT),
-    "to_float": BuiltinSignature(1, 1, FLOAT),
-    "json_parse": BuiltinSignature(1, 1, ANY),
-    "format": BuiltinSignature(1, None, STR),
-    "validate": BuiltinSignature(2, 2, ANY),
+_RESULTS: Final[dict[str, Type]] = {
+    "len": INT,
+    "empty": BOOL,
+    "keys": _LIST,
+    "values": _LIST,
+    "contains": BOOL,
+    "starts_with": BOOL,
+    "ends_with": BOOL,
+    "trim": STR,
+    "split": _LIST,
+    "join": STR,
+    "grep_text": _LIST,
+    "range": ListType(INT),
+    "ceil_div": INT,
+    "floor_div": INT,
+    "push": _LIST,
+    "to_string": STR,
+    "to_int": INT,
+    "to_float": FLOAT,
+    "format": STR,
 }
+"""The types of results that are always the same."""
+
+SIGNATURES: Final = {
+    name: BuiltinSignature(each.least, each.most, _RESULTS.get(name, ANY)) for name, each in BUILTINS.items()
+}
+"""Every builtin by name."""

@@ -14,31 +14,28 @@ from lash.lang.values.schema import validate
 from lash.lang.values.template import fill
 from lash.lang.values.value import MAX_ITEMS, List, Record, Value, equal, kind, make_list
 
-_MANY: Final = 1_000
-"""The most arguments of a builtin that takes any number of them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """A function of the language; ``least`` and ``most`` are the numbers of arguments that it takes."""
+    """A function of the language. ``most`` is None if it takes any number of arguments from ``least`` on."""
 
     name: str
     signature: str
     help: str
     function: Callable[..., Value]
     least: int
-    most: int
+    most: int | None
     is_cheap: bool = False
     """Whether its cost does not grow with its arguments."""
 
     def call(self, arguments: Sequence[Value]) -> Value:
         """Return the result; raise Fault if the number or the kinds of the arguments are wrong."""
-        if not self.least <= len(arguments) <= self.most:
+        if len(arguments) < self.least or (self.most is not None and len(arguments) > self.most):
             raise type_error(f"{self.name} takes {self._arity()}, got {len(arguments)}", f"write {self.signature}")
         return self.function(*arguments)
 
     def _arity(self) -> str:
-        if self.most == _MANY:
+        if self.most is None:
             return f"at least {self.least} argument"
         if self.least == self.most:
             return f"{self.least} argument{'s' if self.least > 1 else ''}"
@@ -170,7 +167,7 @@ def _builtin(signature: str, function: Callable[..., Any], help_text: str, **opt
     name, _, rest = signature.partition("(")
     names = [each.strip() for each in rest.rstrip(")").split(",")]
     least = sum(not each.endswith("?") and each != "…" for each in names)
-    most = _MANY if "…" in names else len(names)
+    most = None if "…" in names else len(names)
     return Builtin(name, signature, help_text, function, least, most, **options)
 
 
