@@ -46,6 +46,7 @@ async def _awaited(write: Coroutine[Any, Any, T], waits_for: object) -> T:
 @types.coroutine
 def _continued(write: Coroutine[Any, Any, T], waits_for: object) -> Generator[object, Any, T]:
     """Run the rest of a coroutine that has started and waits for a future."""
+    resume: Callable[[Any], object]
     while True:
         try:
             sent = yield waits_for
