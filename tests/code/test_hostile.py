@@ -43,6 +43,7 @@ HOSTILE = {
     "network": ("import socket", "program_error", "socket"),
     "shell": ("import subprocess", "program_error", "subprocess"),
     "dunder": ("().__class__.__base__.__subclasses__()", "program_type_error", "__subclasses__"),
+    "pretended limit": ("raise ValueError('memory limit exceeded')", "program_error", "ValueError: memory limit"),
     "wild text": ("x = '\U0001f4a3\u202e' * 3\nraise ValueError(x)", "program_error", "\U0001f4a3"),
     "exit": ("raise SystemExit(0)", "program_error", ""),
     "deep schema": (

@@ -282,8 +282,18 @@ def test_declarations_are_checked() -> None:
     with pytest.raises(ConfigError, match="limits above 0"):
         CodeLimits(calls=0)
     app.engine(CodeEngine(sandboxes=2))
-    program = app.code_process()
-    assert app.code_process() is not program, "declared again, as in a notebook cell"
+    app.code_process()
+    with pytest.raises(ConfigError, match="a process 'program' of version '1' already"):
+        app.code_process(tools=[_nothing])
+
+
+def test_a_cell_that_runs_again_declares_its_programs_again() -> None:
+    """A notebook cell that is run again takes the place of its earlier declaration."""
+    app = lash.App("sqlite://")
+    names: dict[str, object] = {"app": app, "__name__": "__main__"}
+    for number in (1, 2):
+        exec(compile("program = app.code_process(tools=[])", f"<cell {number}>", "exec"), names)
+    assert app.find_process("program") is names["program"]
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

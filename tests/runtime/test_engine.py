@@ -240,11 +240,15 @@ async def test_declared_programs_of_any_engine_share_their_names(world: World) -
     await app.storage.processes.register(lash.model.Registration(process_id="other", input=other, environment_ref="x"))
     await app.drain()
     assert await outcome_of(handle) == Success(value="hello Ada")
-    messages = [getattr(await outcome_of(app.handle(each)), "message", "") for each in ("wrong", "other")]
-    assert messages == [
-        "process 'greeting' takes no argument 'title'",
-        "process 'greeting' runs on engine 'named', not on 'python'",
-    ]
+    failure = await outcome_of(app.handle("wrong"))
+    assert isinstance(failure, Failure)
+    assert failure.message == "process 'greeting' takes no argument 'title'"
+    (noted,) = [each for each in await app.handle("other").events() if each.event_type == ATTEMPT_FAILED]
+    assert isinstance(noted.payload, dict)
+    assert noted.payload["message"] == (
+        "unknown process 'greeting version 1 on engine python'; registered: greeting on engine named"
+    )
+    assert await outcome_of(app.handle("other")) is None, "a worker with the former code may run it"
 
 
 class _Named(Program[..., str]):

@@ -18,6 +18,7 @@ from lash.model.artifact import ArtifactRef
 from lash.model.value import JSON
 from lash.runtime.engine import DeclaredEngine, Host, Loaded, Program
 from lash.runtime.errors import ProgramFailed
+from lash.runtime.place import declaring_place, is_run_again
 from lash.runtime.policy import PROCESS_RETRY, Retry
 from lash.runtime.processes.context import Context
 from lash.stores.storage import Storage
@@ -80,6 +81,7 @@ class CodeProcess(Program[..., Any]):
         self.limits = limits or CodeLimits()
         self.tools = checked_tools(tools)
         self._sandboxes = engine.sandboxes
+        self.place = declaring_place()
         self._stubs = stubs_of(self.tools.values())
 
     @property
@@ -92,7 +94,7 @@ class CodeProcess(Program[..., Any]):
         return {"source": False, "inputs": False, "artifact": False}
 
     def is_redeclared_by(self, other: Program[Any, Any]) -> bool:
-        return isinstance(other, CodeProcess) and list(self.tools) == list(other.tools)
+        return self is other or (isinstance(other, CodeProcess) and is_run_again(self.place, other.place))
 
     async def check_start(
         self, storage: Storage, args: tuple[object, ...], kwargs: Mapping[str, object]

@@ -45,7 +45,13 @@ _RAISED: Final = frozenset(
     }
 )
 """Errors of functions that a program gets under their own names; others are RuntimeErrors that name them."""
-_LIMIT_ERRORS: Final = ("turn time limit exceeded", "memory limit exceeded", "suspension", "recursion depth exceeded")
+_LIMIT_ERRORS: Final = (
+    "TimeoutError: turn time limit exceeded",
+    "MemoryError: memory limit exceeded",
+    "RecursionError: maximum recursion depth exceeded",
+    "RuntimeError: suspension limit ",
+)
+"""The beginnings of the errors with which the sandbox ends a program at a limit."""
 
 
 class SandboxChanged(EffectMismatch):
@@ -307,7 +313,7 @@ def _failure(error: MontyError) -> ProgramFailed:
     text, frames = error.display("type-msg"), error.traceback()
     line = frames[-1].line if frames else None
     code = "program_syntax_error" if isinstance(error, MontySyntaxError) else "program_error"
-    if any(each in text for each in _LIMIT_ERRORS):
+    if text.startswith(_LIMIT_ERRORS):
         code = "program_limit"
     message = text if line is None else f"{text} (line {line})"
     raw: dict[str, JSON] = {"type": text.partition(":")[0], "traceback": _shortened(error.display())}

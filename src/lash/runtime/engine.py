@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from lash.base.limits import check_identifier
-from lash.errors import ConfigError, InvalidInput
+from lash.errors import ConfigError, InvalidInput, UnknownDefinition
 from lash.model.process.event import SIGNAL_PREFIX, EventSemantics, EventType, Pointer, WakeSpec
 from lash.model.process.process import EngineInput, ProcessIdentity
 from lash.model.value import JSON
@@ -157,7 +157,7 @@ class Engine(abc.ABC):
 
     name: str
     version: str
-    """The version of what interprets the programs; it is shown, and an engine may record it in its runs."""
+    """The version of what interprets the programs; an engine may record it in its runs."""
 
     @abc.abstractmethod
     async def load(self, payload: Mapping[str, JSON], host: Host) -> Loaded:
@@ -196,7 +196,9 @@ class DeclaredEngine(Engine):
     async def load(self, payload: Mapping[str, JSON], host: Host) -> Loaded:
         program = host.process(str(payload.get("process")), str(payload.get("version")))
         if program.engine != self.name:
-            raise InvalidInput(f"process {program.name!r} runs on engine {program.engine!r}, not on {self.name!r}")
+            # Another worker may still have the code with which the process was started.
+            wanted = f"{program.name} version {program.version} on engine {self.name}"
+            raise UnknownDefinition("process", wanted, f"{program.name} on engine {program.engine}")
         stored = payload.get("args") or {}
         if not isinstance(stored, dict):
             raise InvalidInput(f"process {program.name!r} was registered with arguments that have no names")
