@@ -8,8 +8,9 @@ from typing import cast
 import pytest
 
 import lash
-from lash.model.effect import ProcessScope
+from lash.model.effect import ProcessScope, TurnScope
 from lash.model.process.event import EventDraft, EventType
+from lash.model.queue import ClaimedTurn, turn_id_of
 from lash.model.wait import CustomIdentity, Question
 from lash.stores.storage import Storage
 from lash.web import Access
@@ -262,6 +263,29 @@ async def test_all_steps_of_a_long_process_can_be_reached(storage: Storage) -> N
 def _steps(page: str) -> list[str]:
     log = page.partition('id="log"')[2]
     return [part.partition("<")[0] for part in log.split("<td>") if part.startswith("s0")]
+
+
+async def test_a_session_shows_its_open_turn(storage: Storage) -> None:
+    """The message that a turn answers, its recorded steps, its open wait, and its lease are there before the commit."""
+    await storage.sessions.create("s")
+    await lash.SessionHandle(storage, "s").send("where is my order?")
+    claimed = await storage.queue.claim_turn("s", owner("worker-1"), ttl_ms=60_000)
+    assert isinstance(claimed, ClaimedTurn)
+    scope = TurnScope(session_id="s", turn_id=turn_id_of(claimed.claim.batches[0].batch_id))
+    await storage.effects.record(claimed.lease.fence, effect("find the order", scope=scope), 1)
+    key = await storage.waits.key(scope, CustomIdentity(key="k"))
+    await storage.waits.open(key, ask=Question(text="Pay the refund?"))
+    async with site(storage) as visitor:
+        page = await visitor.get("session?id=s")
+        chat, _, rest = page.partition('id="running"')
+        assert "where is my order?" in chat
+        assert "in the open turn" in chat
+        assert "Pay the refund?" in chat
+        assert 'name="back" value="session?id=s"' in chat
+        wanted = ("find the order", "this attempt", f"fencing number {claimed.lease.fencing}")
+        assert [text for text in wanted if text not in rest] == []
+        await storage.leases.release(claimed.lease.fence)
+        assert "this attempt" not in await visitor.get("session?id=s")
 
 
 async def test_the_doctor_checks_the_storage(storage: Storage) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import htpy as h
 
+from lash.cli.queue import content_of
 from lash.cli.text import size
+from lash.model.queue import QueuedBatch, QueuedState
 from lash.model.session.message import Message, Part, PartKind, Role
 from lash.model.session.node import ErasedEntry, MessageEntry, Node
 from lash.web.forms import FORM_KEY
@@ -15,8 +17,10 @@ from lash.web.show import act, ago, block, json_block, line, link
 from lash.web.view import Visit
 
 
-def chat(visit: Visit, session_id: str, nodes: Sequence[Node], words: str, *, is_on_path: bool) -> h.Element:
-    """Return the messages of a path; ``is_on_path`` says whether they belong to the active path."""
+def chat(
+    visit: Visit, session_id: str, nodes: Sequence[Node], queued: Sequence[QueuedBatch], words: str, *, is_on_path: bool
+) -> h.Element:
+    """Return the messages of a path, and those of the open turn; ``is_on_path`` says whether it is the active path."""
     first = nodes[0].parent_node_id if nodes else None
     older = h.p(".more")[h.a(href=link("session", id=session_id, leaf=first))["Earlier messages"]] if first else None
     running = (
@@ -26,13 +30,28 @@ def chat(visit: Visit, session_id: str, nodes: Sequence[Node], words: str, *, is
         ]
     )
     shown = [_message(visit, session_id, node) for node in nodes]
-    nothing = None if words else h.p(".empty")["No messages were committed yet. They appear here with their turn."]
+    if visit.parameter("leaf"):
+        # An earlier part, or another branch: what happens now does not follow it.
+        queued, words = (), ""
+    asked = [_asked(visit, each) for each in queued if each.state in (QueuedState.CLAIMED, QueuedState.PARKED)]
+    nothing = (
+        None if words or asked else h.p(".empty")["No messages were committed yet. They appear here with their turn."]
+    )
     return h.section("#chat", aria_label="Conversation")[
         h.h2["Conversation"],
         _part_of_it(visit, session_id, is_on_path=is_on_path),
         older,
         shown or nothing,
+        asked,
         running,
+    ]
+
+
+def _asked(visit: Visit, item: QueuedBatch) -> h.Element:
+    """Return a message that the open turn answers; it becomes part of the conversation with the commit."""
+    return h.article(".message.user.live")[
+        h.header[h.b["user"], ago(item.batch.enqueued_at_ms), h.span["in the open turn"]],
+        h.pre(".text")[block(visit.redact(content_of(item.batch)))],
     ]
 
 

@@ -89,7 +89,7 @@ async def session(visit: Visit) -> WebPage:
     pieces = (
         _facts(visit, meta, head, _state(holder, queued), is_running=holder is not None),
         waits_here(visit, waits),
-        chat(visit, session_id, nodes, "" if visit.parameter("leaf") else words, is_on_path=is_on_path),
+        chat(visit, session_id, nodes, queued, words, is_on_path=is_on_path),
         compose(visit, session_id),
         running_turn(visit, holder, effects, waits),
         past_turns(visit, nodes, turns),
