@@ -34,7 +34,7 @@ ERRORS = [
     ("x = fetch({})", "bare-tool-call", "write `await web.fetch(...)`"),
     ("x = len()", "builtin-arguments", "`len` takes 1 argument, got 0"),
     ("x = find('a')", "builtin-arguments", "`find` takes 2 to 3 arguments, got 1"),
-    ("x = format()", "builtin-arguments", "`format` takes 1 or more arguments, got 0"),
+    ("x = format()", "builtin-arguments", "`format` takes at least 1 argument, got 0"),
     ("process scan() {} start scn()", "unknown-process", "did you mean `scan`?"),
     ("process a(x: str) {} start a()", "missing-argument", "`a` needs `x`"),
     ("process a(x: str) {} start a(x: 1, y: 2)", "unexpected-argument", "`a` takes no `y`"),

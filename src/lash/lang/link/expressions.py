@@ -7,11 +7,12 @@ from typing import Final
 
 from lash.lang.link import calls, statements
 from lash.lang.link.body import Body, Typed, dotted_path, joined, similar, without_authority
-from lash.lang.link.builtins import SIGNATURES
+from lash.lang.link.builtins import RESULTS
 from lash.lang.link.types import references, union_of
 from lash.lang.syntax import nodes, types
 from lash.lang.syntax.nodes import Expression
 from lash.lang.syntax.types import ANY, BOOL, FLOAT, INT, NULL, STR, ListType, ObjectField, ObjectType, Type
+from lash.lang.values.builtins import BUILTINS
 
 _COMPARISONS: Final = frozenset({"equal", "not-equal", "less", "less-equal", "greater", "greater-equal", "and", "or"})
 _LARGEST_INT: Final = 2.0**53
@@ -186,18 +187,14 @@ def unknown_type(body: Body, reference: types.RefType) -> Exception:
 
 
 def _builtin(body: Body, node: nodes.BuiltinCall) -> Typed:
-    signature = SIGNATURES.get(node.name)
-    if signature is None:
+    builtin = BUILTINS.get(node.name)
+    if builtin is None:
         raise calls.unknown_builtin(body, node)
-    count = len(node.arguments)
-    if count < signature.least or (signature.most is not None and count > signature.most):
-        most = "or more" if signature.most is None else f"to {signature.most}"
-        wanted = signature.least if signature.least == signature.most else f"{signature.least} {most}"
-        noun = "argument" if wanted == 1 else "arguments"
-        message = f"`{node.name}` takes {wanted} {noun}, got {count}"
-        raise body.context.error("builtin-arguments", message, node.span)
+    if not builtin.accepts(len(node.arguments)):
+        message = f"`{node.name}` takes {builtin.arity}, got {len(node.arguments)}"
+        raise body.context.error("builtin-arguments", message, node.span, f"write `{builtin.signature}`")
     arguments = tuple(body.node(argument) for argument in node.arguments)
-    return Typed(replace(node, arguments=arguments), signature.result)
+    return Typed(replace(node, arguments=arguments), RESULTS[node.name])
 
 
 def _comprehension(body: Body, node: nodes.ListComp) -> Typed:
