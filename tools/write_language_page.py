@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from lash.lang.link.builtins import SIGNATURES
+from lash.lang.link.builtins import RESULTS
 from lash.lang.parse.cursor import MAX_NESTING
 from lash.lang.parse.expressions import BINARY, PRECEDENCE
 from lash.lang.parse.grammar import GRAMMAR, TOKENS
@@ -65,10 +65,9 @@ def _operators() -> Iterator[str]:
 
 
 def _builtins() -> Iterator[str]:
-    yield from ("## Builtins", "", "| builtin | value | returns |", "|---|---|---|")
+    yield from ("## Builtins", "", "| builtin | | returns |", "|---|---|---|")
     for name, builtin in BUILTINS.items():
-        result = _cell(type_text(SIGNATURES[name].result))
-        yield f"| `{_cell(builtin.signature)}` | {_cell(builtin.help)} | {result} |"
+        yield f"| `{builtin.signature}` | {_cell(builtin.help)} | {_cell(type_text(RESULTS[name]))} |"
 
 
 def _bounds() -> Iterator[str]:

@@ -24,8 +24,10 @@ APPLICATION = """
 import os
 
 import lash
+from lash.lang.process.engine import Lashlang
 
 app = lash.App(os.environ["LASH_URL"])
+app.engine(Lashlang())
 
 
 @app.agent

@@ -90,6 +90,38 @@ def test_graph(program: Path) -> None:
     assert {edge["when"] for edge in found["edges"]} == {None, "yes", "no", "repeat"}
 
 
+APPLICATION = """
+import lash
+from lash.agents import tool
+from lash.lang.process.engine import Lashlang
+
+app = lash.App("sqlite:///agents.db")
+
+
+@tool
+async def fetch(url: str) -> str:
+    "Return a page."
+    return url
+
+
+app.engine(Lashlang({"web": [fetch]}))
+"""
+
+
+def test_an_application_is_a_host(tmp_path: Path) -> None:
+    """With --app a program is linked against the tools of the application, and no storage is opened."""
+    (tmp_path / "shop.py").write_text(APPLICATION)
+    (tmp_path / "right.lash").write_text("submit await web.fetch({ url: 'x' })?\n")
+    (tmp_path / "wrong.lash").write_text("submit await web.fetch({ address: 'x' })?\n")
+    right = run("lang", "check", "right.lash", "--app", "shop:app", cwd=tmp_path)
+    assert (right.returncode, right.stdout) == (0, "no errors; needs web.fetch\n"), right.stderr
+    wrong = run("lang", "check", "wrong.lash", "--app", "shop:app", cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert "`fetch` takes { url: str }, got { address: str }" in wrong.stderr
+    assert run("lang", "check", "wrong.lash", cwd=tmp_path).returncode == 0
+    assert not (tmp_path / "agents.db").exists()
+
+
 @pytest.mark.parametrize("command", ["check", "fmt", "graph"])
 def test_files_that_cannot_be_read(command: str, tmp_path: Path) -> None:
     """A missing file, a directory and other bytes than UTF-8 are usage errors of one line."""

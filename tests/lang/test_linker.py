@@ -8,11 +8,13 @@ from lash.errors import ConfigError
 from lash.lang.host.catalogue import HostCatalogue, Signature
 from lash.lang.host.environment import Abilities, HostEnvironment, full_environment
 from lash.lang.link import link
+from lash.lang.link.builtins import RESULTS
 from lash.lang.link.types import TypeScope, union_of
 from lash.lang.parse import parse
 from lash.lang.printing.types import type_text
 from lash.lang.syntax import nodes, types
 from lash.lang.syntax.types import ANY, BOOL, DICT, FLOAT, INT, NULL, STR, EnumType, ListType, Type, UnionType
+from lash.lang.values.builtins import BUILTINS
 from tests.lang.hosts import ALL, HOST, catalogue, linked, record
 
 SCOPE = TypeScope({}, catalogue())
@@ -215,6 +217,11 @@ def test_conflicts_in_a_catalogue_are_refused(wrong: object) -> None:
     assert callable(wrong)
     with pytest.raises(ConfigError):
         wrong()
+
+
+def test_every_builtin_has_a_type() -> None:
+    """The linker knows the results of exactly the builtins that exist."""
+    assert RESULTS.keys() == BUILTINS.keys()
 
 
 def test_texts_of_types() -> None:

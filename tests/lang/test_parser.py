@@ -190,7 +190,7 @@ ERRORS = [
     ("[" * 41, "too-deep", "nested more than 40 levels"),
     ("if a { " * 41, "too-deep", "nested more than 40 levels"),
     ("a" + " + a" * 200, "too-deep", "in one chain"),
-    ("x" * (MAX_SOURCE + 1), "too-long", "at most 131,072 are allowed"),
+    ("x" * (MAX_SOURCE + 1), "too-long", "at most 65,536 are allowed"),
 ]
 
 

@@ -16,7 +16,9 @@ from lash.cli.table import Column
 
 if TYPE_CHECKING:
     from lash.lang.graph import GraphNode, ModuleGraph
+    from lash.lang.host.catalogue import HostCatalogue
     from lash.lang.link import LinkedModule
+    from lash.lang.process.engine import Lashlang
     from lash.model.value import JSON
 
 _COLUMNS: Final = (
@@ -33,19 +35,23 @@ def lang() -> None:
     """Check, format, show and run programs in lashlang, the language for programs that models write."""
 
 
-@command("check", "lash lang check poll.lash", "lash lang check poll.lash --json", group=lang)
+_on_app: Final = click.option(
+    "--app", "target", metavar="MODULE:APP", help="Link against the modules of this application's engine."
+)
+
+
+@command("check", "lash lang check poll.lash", "lash lang check poll.lash --app shop.agents:app --json", group=lang)
 @click.argument("file", metavar="FILE")
-def check(shell: Shell, file: str) -> None:
+@_on_app
+def check(shell: Shell, file: str, target: str | None) -> None:
     """Parse and link a program, and print what it needs of its host; FILE - reads standard input.
 
-    Modules, operations and types that only its host knows are assumed to exist. The error of a program is printed with
-    its line, and the exit code is 1.
+    Without --app, modules, operations and types that only its host knows are assumed to exist. The error of a program
+    is printed with its line, and the exit code is 1.
     """
-    artifact = _linked(_read(file)).artifact
+    artifact = _linked(_read(file), target).artifact
     resources, abilities = artifact.requirements.resources, artifact.requirements.abilities
-    operations = [f"{alias}.{name}" for alias, each in resources.modules.items() for name in each.operations]
-    by_type = [f"{kind}.{name}" for kind, known in resources.resource_types.items() for name in known]
-    needs = sorted(operations or by_type)
+    needs = _operations(resources)
     shell.done(
         f"no errors; needs {', '.join(needs)}" if needs else "no errors; needs no operations",
         {
@@ -83,13 +89,14 @@ def fmt(shell: Shell, file: str, only_check: bool) -> None:  # noqa: FBT001 (cli
         _write(file, text)
 
 
-@command("graph", "lash lang graph poll.lash", "lash lang graph poll.lash --json", group=lang)
+@command("graph", "lash lang graph poll.lash", "lash lang graph poll.lash --app shop.agents:app --json", group=lang)
 @click.argument("file", metavar="FILE")
-def graph(shell: Shell, file: str) -> None:
+@_on_app
+def graph(shell: Shell, file: str, target: str | None) -> None:
     """List the effects and branches of a program, and what can follow each; FILE - reads standard input.
 
-    THEN has the numbers of the nodes that can follow, LINE the line of the source. The ids in the JSON are those of the
-    effects of a run on a host that has only what the program uses, under the same names.
+    THEN has the numbers of the nodes that can follow, LINE the line of the source. With --app the ids in the JSON are
+    those of the effects of a run; without it they belong to a host that is assumed.
     """
     import msgspec
 
@@ -97,7 +104,7 @@ def graph(shell: Shell, file: str) -> None:
     from lash.lang.graph import module_graph
 
     source = _read(file)
-    found = module_graph(_linked(source).artifact)
+    found = module_graph(_linked(source, target).artifact)
     if shell.json:
         shell.value(msgspec.to_builtins(found))
         return
@@ -206,7 +213,26 @@ def _write(file: str, text: str) -> None:
         raise CommandFailed(exits.ERROR, f"{file}: {error.strerror}") from None
 
 
-def _linked(source: str) -> LinkedModule:
+def _operations(resources: HostCatalogue) -> list[str]:
+    """Return the operations that a program calls: of a module, or of any module of a type."""
+    modules = resources.modules.values()
+    named = {f"{each.alias}.{name}" for each in modules for name in each.operations}
+    covered = {(each.resource_type, name) for each in modules for name in each.operations}
+    typed = {(kind, name) for kind, known in resources.resource_types.items() for name in known}
+    return sorted(named | {f"{kind}.{name}" for kind, name in typed - covered})
+
+
+def _engine(target: str) -> Lashlang:
+    from lash.cli.worker import load_app
+    from lash.lang.process.engine import Lashlang
+
+    engine = load_app(target).find_engine("lashlang")
+    assert isinstance(engine, Lashlang)
+    return engine
+
+
+def _linked(source: str, target: str | None) -> LinkedModule:
+    """Link a program against an application, or against what it uses."""
     from lash.lang.diagnostic import ProgramError
     from lash.lang.host.assumed import assumed_environment
     from lash.lang.link import link
@@ -214,7 +240,8 @@ def _linked(source: str) -> LinkedModule:
 
     try:
         program = parse(source)
-        return link(program, assumed_environment(program), source=source)
+        environment = assumed_environment(program) if target is None else _engine(target).environment
+        return link(program, environment, source=source)
     except ProgramError as error:
         raise _failed(error) from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from lash.lang.link.requirements import Requirements
 from lash.lang.link.types import TypeScope, union_of
 from lash.lang.syntax import nodes
 from lash.lang.syntax.nodes import Expression
-from lash.lang.syntax.program import ProcessDeclaration
+from lash.lang.syntax.program import ProcessDeclaration, TypeDeclaration
 from lash.lang.syntax.span import Span
 from lash.lang.syntax.types import ANY, NULL, ObjectField, ObjectType, ProcessType, Type
 
@@ -35,6 +35,7 @@ class Context:
     types: TypeScope
     requirements: Requirements
     processes: Mapping[str, ProcessDeclaration]
+    declarations: Mapping[str, TypeDeclaration]
     source: str | None
     outputs: dict[str, Type] = field(default_factory=dict)
 
@@ -59,19 +60,47 @@ class Context:
         return ProcessType(input_type(process), self.outputs.get(name, ANY), len(process.parameters))
 
 
+class Names:
+    """Variables with their types. A branch has its own above those of what encloses it, so it costs no copy."""
+
+    def __init__(self, outer: Names | None = None, own: Mapping[str, Type] | None = None) -> None:
+        self.outer = outer
+        self.own: dict[str, Type] = dict(own or {})
+
+    def get(self, name: str) -> Type | None:
+        names: Names | None = self
+        while names is not None:
+            if name in names.own:
+                return names.own[name]
+            names = names.outer
+        return None
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def __setitem__(self, name: str, kind: Type) -> None:
+        self.own[name] = kind
+
+    def __iter__(self) -> Iterator[str]:
+        names: Names | None = self
+        while names is not None:
+            yield from names.own
+            names = names.outer
+
+
 @dataclass(slots=True)
 class Body:
     """One body that is being linked: the names in it with their types, and what it can finish with."""
 
     context: Context
     lower: Callable[[Body, Expression], Typed]
-    names: dict[str, Type] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
     process: ProcessDeclaration | None = None
     finishes: list[Type] = field(default_factory=list)
 
     def child(self) -> Body:
-        """Return a body for a branch: its names are a copy, its results are shared."""
-        return Body(self.context, self.lower, dict(self.names), self.process, self.finishes)
+        """Return a body for a branch: it has names of its own, and shares the results."""
+        return Body(self.context, self.lower, Names(self.names), self.process, self.finishes)
 
     def link(self, node: Expression) -> Typed:
         return self.lower(self, node)
@@ -80,16 +109,18 @@ class Body:
         """Link a node whose type does not matter."""
         return self.lower(self, node).node
 
-    def merge(self, *branches: Body) -> None:
-        """Take the names of branches; a name has the type that it has in all of them, or is unknown."""
-        for name in dict.fromkeys(name for branch in branches for name in branch.names):
-            found = [branch.names.get(name, self.names.get(name)) for branch in branches]
+    def merge(self, *branches: Body, live: Sequence[Body]) -> None:
+        """Take the names of branches; a name has the type that it has in all that go on, or is unknown."""
+        for name in dict.fromkeys(name for branch in branches for name in branch.names.own):
+            found = [branch.names.get(name) for branch in live]
             first = found[0]
             self.names[name] = first if first is not None and all(kind == first for kind in found) else ANY
 
     def forget_types(self, names: Iterable[str]) -> None:
         """Make names unknown that a loop assigns: its body may run after any of the assignments."""
-        self.names.update((name, ANY) for name in names if name in self.names)
+        for name in names:
+            if name in self.names:
+                self.names[name] = ANY
 
 
 def input_type(process: ProcessDeclaration) -> Type:

@@ -1,35 +1,28 @@
-"""The builtin functions as the linker sees them: how many arguments they take, and what they return."""
+"""The types that builtins return, as far as the linker knows them."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from lash.lang.syntax.types import ANY, BOOL, FLOAT, INT, STR, ListType, Type
-from lash.lang.values.builtins import BUILTINS
 
 _LIST: Final = ListType(ANY)
 
-
-class BuiltinSignature(NamedTuple):
-    """How many arguments a builtin takes, and the type of its result. ``most`` is None if there is no limit."""
-
-    least: int
-    most: int | None
-    result: Type
-
-
-_RESULTS: Final[dict[str, Type]] = {
+RESULTS: Final[dict[str, Type]] = {
     "len": INT,
     "empty": BOOL,
-    "keys": _LIST,
+    "keys": ListType(STR),
     "values": _LIST,
     "contains": BOOL,
     "starts_with": BOOL,
     "ends_with": BOOL,
     "trim": STR,
-    "split": _LIST,
+    "split": ListType(STR),
     "join": STR,
+    # An index or null: unknown, so that it fits where a number is expected.
+    "find": ANY,
     "grep_text": _LIST,
+    "slice": ANY,
     "range": ListType(INT),
     "ceil_div": INT,
     "floor_div": INT,
@@ -37,11 +30,8 @@ _RESULTS: Final[dict[str, Type]] = {
     "to_string": STR,
     "to_int": INT,
     "to_float": FLOAT,
+    "json_parse": ANY,
     "format": STR,
+    "validate": ANY,
 }
-"""The types of results that are always the same."""
-
-SIGNATURES: Final = {
-    name: BuiltinSignature(each.least, each.most, _RESULTS.get(name, ANY)) for name, each in BUILTINS.items()
-}
-"""Every builtin by name."""
+"""The type of the result of each builtin."""

@@ -9,13 +9,13 @@ from lash.lang.host.catalogue import ModuleInstance, Signature
 from lash.lang.host.environment import TRIGGERS
 from lash.lang.link import triggers
 from lash.lang.link.body import Body, Typed, dotted_path, joined, similar
-from lash.lang.link.builtins import SIGNATURES
 from lash.lang.printing.types import type_text
 from lash.lang.syntax import nodes
 from lash.lang.syntax.nodes import Expression
 from lash.lang.syntax.program import Parameter
 from lash.lang.syntax.span import Span
 from lash.lang.syntax.types import ANY, NULL, ListType, RefType, Type
+from lash.lang.values.builtins import BUILTINS
 
 
 def link_receiver_call(body: Body, node: nodes.ReceiverCall) -> Typed:
@@ -33,7 +33,7 @@ def link_receiver_call(body: Body, node: nodes.ReceiverCall) -> Typed:
     resource_type = body.context.types.authority(receiver.type)
     if resource_type is None:
         message = f"`.{node.operation}()` needs a module authority on its left"
-        hint = similar(node.operation, SIGNATURES, "{}(...)")
+        hint = similar(node.operation, BUILTINS, "{}(...)")
         raise body.context.error("unresolved-receiver", message, node.span, hint)
     signature = _signature(body, node, resource_type)
     body.context.requirements.operation(resource_type, node.operation, None)
@@ -135,7 +135,7 @@ def unknown_builtin(body: Body, node: nodes.BuiltinCall) -> Exception:
         message = f"host operations need their module path: `{modules[0]}`"
         return context.error("bare-tool-call", message, node.span, f"write `await {modules[0]}(...)`")
     message = f"there is no builtin `{node.name}`"
-    return context.error("unknown-builtin", message, node.span, similar(node.name, SIGNATURES, "{}(...)"))
+    return context.error("unknown-builtin", message, node.span, similar(node.name, BUILTINS, "{}(...)"))
 
 
 def link_process_ref(body: Body, node: nodes.ProcessRef) -> Typed:

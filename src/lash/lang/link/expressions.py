@@ -7,11 +7,12 @@ from typing import Final
 
 from lash.lang.link import calls, statements
 from lash.lang.link.body import Body, Typed, dotted_path, joined, similar, without_authority
-from lash.lang.link.builtins import SIGNATURES
-from lash.lang.link.types import references, union_of
+from lash.lang.link.builtins import RESULTS
+from lash.lang.link.types import bounded, references, union_of
 from lash.lang.syntax import nodes, types
 from lash.lang.syntax.nodes import Expression
 from lash.lang.syntax.types import ANY, BOOL, FLOAT, INT, NULL, STR, ListType, ObjectField, ObjectType, Type
+from lash.lang.values.builtins import BUILTINS
 
 _COMPARISONS: Final = frozenset({"equal", "not-equal", "less", "less-equal", "greater", "greater-equal", "and", "or"})
 _LARGEST_INT: Final = 2.0**53
@@ -34,7 +35,7 @@ def link_expression(body: Body, node: Expression) -> Typed:
         case nodes.List():
             items = [body.link(item) for item in node.items]
             item_type = joined(body.context, (item.type for item in items)) if items else ANY
-            return Typed(replace(node, items=tuple(item.node for item in items)), ListType(item_type))
+            return Typed(replace(node, items=tuple(item.node for item in items)), _list_of(item_type))
         case nodes.Record():
             return _record(body, node)
         case nodes.Index():
@@ -77,7 +78,7 @@ def _name_or_field(body: Body, node: nodes.Variable | nodes.Field) -> Typed:
         return _field(body, node)
     if node.name not in body.names and body.process is not None:
         raise _unknown_name(body, node, body.process.name)
-    return Typed(node, body.names.get(node.name, ANY))
+    return Typed(node, body.names.get(node.name) or ANY)
 
 
 def _host_or_process(body: Body, node: Expression, path: tuple[str, ...]) -> Typed | None:
@@ -143,7 +144,7 @@ def _record(body: Body, node: nodes.Record) -> Typed:
     # The last of several equal keys wins.
     kinds = {key: without_authority(body.context, value.type) for key, value in entries}
     kind = ObjectType(tuple(ObjectField(key, each) for key, each in kinds.items()))
-    return Typed(replace(node, entries=tuple((key, value.node) for key, value in entries)), kind)
+    return Typed(replace(node, entries=tuple((key, value.node) for key, value in entries)), bounded(kind, types.DICT))
 
 
 def _binary(body: Body, node: nodes.Binary) -> Typed:
@@ -154,10 +155,14 @@ def _binary(body: Body, node: nodes.Binary) -> Typed:
     if node.operator == "add" and STR in (left.type, right.type):
         return Typed(linked, STR)
     if node.operator == "add" and isinstance(left.type, ListType) and isinstance(right.type, ListType):
-        return Typed(linked, ListType(union_of((left.type.item, right.type.item))))
+        return Typed(linked, _list_of(union_of((left.type.item, right.type.item))))
     if node.operator == "divide":
         return Typed(linked, FLOAT)
     return Typed(linked, _arithmetic(left.type, right.type))
+
+
+def _list_of(item: Type) -> Type:
+    return ListType(bounded(item, ANY))
 
 
 def _arithmetic(left: Type, right: Type) -> Type:
@@ -186,18 +191,14 @@ def unknown_type(body: Body, reference: types.RefType) -> Exception:
 
 
 def _builtin(body: Body, node: nodes.BuiltinCall) -> Typed:
-    signature = SIGNATURES.get(node.name)
-    if signature is None:
+    builtin = BUILTINS.get(node.name)
+    if builtin is None:
         raise calls.unknown_builtin(body, node)
-    count = len(node.arguments)
-    if count < signature.least or (signature.most is not None and count > signature.most):
-        most = "or more" if signature.most is None else f"to {signature.most}"
-        wanted = signature.least if signature.least == signature.most else f"{signature.least} {most}"
-        noun = "argument" if wanted == 1 else "arguments"
-        message = f"`{node.name}` takes {wanted} {noun}, got {count}"
-        raise body.context.error("builtin-arguments", message, node.span)
+    if not builtin.accepts(len(node.arguments)):
+        message = f"`{node.name}` takes {builtin.arity}, got {len(node.arguments)}"
+        raise body.context.error("builtin-arguments", message, node.span, f"write `{builtin.signature}`")
     arguments = tuple(body.node(argument) for argument in node.arguments)
-    return Typed(replace(node, arguments=arguments), signature.result)
+    return Typed(replace(node, arguments=arguments), RESULTS[node.name])
 
 
 def _comprehension(body: Body, node: nodes.ListComp) -> Typed:
@@ -212,7 +213,7 @@ def _comprehension(body: Body, node: nodes.ListComp) -> Typed:
         else:
             clauses.append(replace(clause, condition=inner.node(clause.condition)))
     element = inner.link(node.element)
-    kind = ListType(without_authority(body.context, element.type))
+    kind = _list_of(without_authority(body.context, element.type))
     return Typed(replace(node, element=element.node, clauses=tuple(clauses)), kind)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from lash.lang.host.environment import HostEnvironment
-from lash.lang.link.body import Body, Context, input_type, inputs_type
+from lash.lang.link.body import Body, Context, Names, input_type, inputs_type
 from lash.lang.link.expressions import link_expression, unknown_type
 from lash.lang.link.requirements import Requirements
 from lash.lang.link.statements import ends
-from lash.lang.link.types import TypeScope, references, union_of
+from lash.lang.link.types import TypeScope, parts_of, references, union_of
 from lash.lang.module.artifact import ModuleArtifact
 from lash.lang.module.names import INPUT_NAMES
 from lash.lang.module.refs import ModuleRef, ProcessReference
@@ -18,7 +19,12 @@ from lash.lang.printing.types import type_text
 from lash.lang.syntax import nodes
 from lash.lang.syntax.paths import walk
 from lash.lang.syntax.program import Declaration, Parameter, ProcessDeclaration, Program, TypeDeclaration
-from lash.lang.syntax.types import ANY, NULL, Type
+from lash.lang.syntax.types import ANY, NULL, RefType, Type
+
+_MAX_TYPE: Final = 1_000
+"""Parts of a declared type: its schema has all of them, however often it names the same type."""
+_MAX_TYPE_DEPTH: Final = 40
+"""How many declared types may contain each other in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ def link(
     for process in program.processes:
         _infer_output(context, process)
     declarations = tuple(_declaration(context, each) for each in program.declarations)
-    main = Body(context, link_expression, dict.fromkeys(variables, ANY))
+    main = Body(context, link_expression, Names(own=dict.fromkeys(variables, ANY)))
     block = main.node(program.main)
     assert isinstance(block, nodes.Block)
     artifact = ModuleArtifact.of(Program(declarations, block), context.requirements.collected())
@@ -65,7 +71,8 @@ def link(
 def _context(program: Program, environment: HostEnvironment, source: str | None) -> Context:
     types = TypeScope({each.name: each.type for each in program.types}, environment.resources)
     processes = {each.name: each for each in program.processes}
-    return Context(environment, types, Requirements(environment.resources), processes, source)
+    declarations = {each.name: each for each in program.types}
+    return Context(environment, types, Requirements(environment.resources), processes, declarations, source)
 
 
 def _check_labels(context: Context, program: Program) -> None:
@@ -102,8 +109,7 @@ def _check_declarations(context: Context, program: Program) -> None:
             if not context.types.knows(reference.name):
                 raise unknown_type(scope, reference)
         context.require_types(kind)
-    for declaration in program.types:
-        _refuse_recursion(context, declaration)
+    _check_sizes(context, program)
 
 
 def _refuse_duplicates(
@@ -126,25 +132,43 @@ def _declared_types(program: Program) -> Iterator[Type]:
                 yield declaration.return_type
 
 
-def _refuse_recursion(context: Context, declaration: TypeDeclaration) -> None:
-    """Refuse a type that contains itself: it has no finite schema."""
-    reached: set[str] = set()
+def _check_sizes(context: Context, program: Program) -> None:
+    """Refuse a type that contains itself, or that has too many parts once its names are replaced."""
+    sizes: dict[str, int] = {}
+    for declaration in program.types:
+        size = _size(context, declaration, (), sizes)
+        if size > _MAX_TYPE:
+            message = f"type `{declaration.name}` has more than {_MAX_TYPE:,} parts"
+            raise context.error("type-too-large", message, declaration.span, "use `dict` or `any` for a part of it")
+
+
+def _size(context: Context, declaration: TypeDeclaration, above: tuple[str, ...], sizes: dict[str, int]) -> int:
+    """Return how many parts a declared type has; names stand for what they declare."""
+    if declaration.name in sizes:
+        return sizes[declaration.name]
+    if declaration.name in above or len(above) >= _MAX_TYPE_DEPTH:
+        message = f"type `{declaration.name}` contains itself"
+        if declaration.name not in above:
+            message = f"type `{declaration.name}` is below {_MAX_TYPE_DEPTH} other types"
+        raise context.error("recursive-type", message, declaration.span, "use `dict` or `any` at that place")
+    total = 0
     waiting = [declaration.type]
     while waiting:
-        for reference in references(waiting.pop()):
-            if reference.name == declaration.name:
-                message = f"type `{declaration.name}` contains itself"
-                raise context.error("recursive-type", message, declaration.span, "use `dict` or `any` at that place")
-            if reference.name in context.types.declared and reference.name not in reached:
-                reached.add(reference.name)
-                waiting.append(context.types.declared[reference.name])
+        kind = waiting.pop()
+        total += 1
+        waiting.extend(parts_of(kind))
+        inner = context.declarations.get(kind.name) if isinstance(kind, RefType) else None
+        if inner is not None:
+            total += _size(context, inner, (*above, declaration.name), sizes)
+    sizes[declaration.name] = total
+    return total
 
 
 def _process_body(context: Context, process: ProcessDeclaration) -> Body:
     """Return a closed scope: a process sees its parameters, ``input``, ``inputs``, and what it assigns."""
-    names = dict(zip(INPUT_NAMES, (input_type(process), inputs_type(process)), strict=True))
-    names.update((parameter.name, parameter.type) for parameter in process.parameters)
-    return Body(context, link_expression, names, process)
+    own: dict[str, Type] = dict(zip(INPUT_NAMES, (input_type(process), inputs_type(process)), strict=True))
+    own.update((parameter.name, parameter.type) for parameter in process.parameters)
+    return Body(context, link_expression, Names(own=own), process)
 
 
 def _infer_output(context: Context, process: ProcessDeclaration) -> None:

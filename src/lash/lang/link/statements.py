@@ -106,9 +106,7 @@ def _if(body: Body, node: nodes.If) -> Typed:
     then, otherwise = yes.link(node.then), no.link(node.otherwise)
     # A branch that ends the program leaves no names behind.
     live = [branch for branch, part in ((yes, node.then), (no, node.otherwise)) if not ends(part)]
-    body.merge(*(live or (yes, no)))
-    for name in (*yes.names, *no.names):
-        body.names.setdefault(name, ANY)
+    body.merge(yes, no, live=live or [yes, no])
     linked = replace(node, condition=condition, then=then.node, otherwise=otherwise.node)
     return Typed(linked, joined(body.context, (then.type, otherwise.type)))
 
@@ -140,9 +138,9 @@ def _while(body: Body, node: nodes.While) -> Typed:
 
 def _leave_loop(body: Body, inner: Body, binding: str | None) -> None:
     """Make the assignments of a loop visible after it; its variable is what it was before."""
-    names = {name: kind for name, kind in inner.names.items() if name != binding}
-    for name, kind in names.items():
-        body.names[name] = kind if body.names.get(name) == kind else ANY
+    for name, kind in inner.names.own.items():
+        if name != binding:
+            body.names[name] = kind if body.names.get(name) == kind else ANY
 
 
 def _wait_signal(body: Body, node: nodes.WaitSignal) -> Typed:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from lash.lang.host.catalogue import HostCatalogue
 from lash.lang.syntax import types
 from lash.lang.syntax.types import ANY, NULL, Type
+
+_MAX_PARTS: Final = 200
+"""Parts of an inferred type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,8 @@ class TypeScope:
 
     declared: Mapping[str, Type]
     catalogue: HostCatalogue
+    _compared: dict[tuple[Type, Type, bool], bool] = field(default_factory=dict)
+    """What comparisons have found, so that types with shared parts are compared once."""
 
     def knows(self, name: str) -> bool:
         return name in self.declared or name in self.catalogue.data_types or self.is_opaque(name)
@@ -50,7 +56,12 @@ class TypeScope:
 
         An unknown value fits only ``any``; if ``lenient``, it fits everything and is checked at run time.
         """
-        source, target = self.resolve(source), self.resolve(target)
+        key = source, target, lenient
+        if key not in self._compared:
+            self._compared[key] = self._assignable(self.resolve(source), self.resolve(target), lenient=lenient)
+        return self._compared[key]
+
+    def _assignable(self, source: Type, target: Type, *, lenient: bool) -> bool:
         if target in (ANY, source):
             return True
         if source == ANY:
@@ -88,13 +99,13 @@ class TypeScope:
         return False
 
     def _object_fits(self, source: types.ObjectType, target: types.ObjectType, *, lenient: bool) -> bool:
-        present = {field.name: field for field in source.fields}
-        for field in target.fields:
-            found = present.get(field.name)
-            if found is None or (found.optional and not field.optional):
-                if found is not None or not field.optional:
+        present = {each.name: each for each in source.fields}
+        for wanted in target.fields:
+            found = present.get(wanted.name)
+            if found is None or (found.optional and not wanted.optional):
+                if found is not None or not wanted.optional:
                     return False
-            elif not self.assignable(found.type, field.type, lenient=lenient):
+            elif not self.assignable(found.type, wanted.type, lenient=lenient):
                 return False
         return True
 
@@ -112,21 +123,42 @@ def union_of(members: Iterable[Type]) -> Type:
     return next(iter(found), NULL)
 
 
-def references(kind: Type) -> Iterator[types.RefType]:
-    """Yield the names in a type."""
+def parts_of(kind: Type) -> tuple[Type, ...]:
+    """Return the types directly inside a type."""
     match kind:
-        case types.RefType():
-            yield kind
         case types.ListType():
-            yield from references(kind.item)
+            return (kind.item,)
         case types.ObjectType():
-            for field in kind.fields:
-                yield from references(field.type)
+            return tuple(each.type for each in kind.fields)
         case types.UnionType():
-            for member in kind.members:
-                yield from references(member)
+            return kind.members
         case types.ProcessType():
-            yield from references(kind.input)
-            yield from references(kind.output)
+            return kind.input, kind.output
         case types.TriggerHandleType():
-            yield from references(kind.event)
+            return (kind.event,)
+        case _:
+            return ()
+
+
+def references(kind: Type) -> Iterator[types.RefType]:
+    """Yield the names in a type, in the order of the text."""
+    waiting = [kind]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, types.RefType):
+            yield found
+        waiting.extend(reversed(parts_of(found)))
+
+
+def bounded(kind: Type, fallback: Type) -> Type:
+    """Return an inferred type, or the fallback if it has too many parts.
+
+    A few assignments such as ``x = { a: x, b: x }`` make a type with millions of parts, which share their memory but
+    would be compared one by one.
+    """
+    waiting = [kind]
+    for _ in range(_MAX_PARTS):
+        if not waiting:
+            return kind
+        waiting.extend(parts_of(waiting.pop()))
+    return fallback

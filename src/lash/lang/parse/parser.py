@@ -15,8 +15,8 @@ from lash.lang.syntax.paths import children
 from lash.lang.syntax.program import Declaration, Parameter, ProcessDeclaration, Program, TypeDeclaration
 from lash.lang.syntax.span import Span
 
-MAX_SOURCE: Final = 128 * 1024
-"""Characters of a source text. Parsing blocks the event loop, for less than a second at this size."""
+MAX_SOURCE: Final = 64 * 1024
+"""Characters of a source text. Parsing and linking block the event loop, for less than a second at this size."""
 
 
 def parse(source: str) -> Program:

@@ -52,7 +52,12 @@ def format_source(source: str) -> str:
     """
     program, comments = parse_with_comments(source)
     text = _Writer(source=source, comments=comments).program(program)
-    if parse(text) != program:
+    try:
+        is_same = parse(text) == program
+    except ProgramError as error:
+        message = f"this program cannot be formatted: {error.diagnostic.message}"
+        raise ProgramError(Diagnostic("parse", error.kind, message), source) from None
+    if not is_same:
         raise ProgramError(Diagnostic("parse", "unformattable", "this program cannot be formatted"), source)
     return text
 

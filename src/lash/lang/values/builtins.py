@@ -30,11 +30,17 @@ class Builtin:
 
     def call(self, arguments: Sequence[Value]) -> Value:
         """Return the result; raise Fault if the number or the kinds of the arguments are wrong."""
-        if len(arguments) < self.least or (self.most is not None and len(arguments) > self.most):
-            raise type_error(f"{self.name} takes {self._arity()}, got {len(arguments)}", f"write {self.signature}")
+        if not self.accepts(len(arguments)):
+            raise type_error(f"{self.name} takes {self.arity}, got {len(arguments)}", f"write {self.signature}")
         return self.function(*arguments)
 
-    def _arity(self) -> str:
+    def accepts(self, count: int) -> bool:
+        """Return whether it takes this number of arguments."""
+        return self.least <= count and (self.most is None or count <= self.most)
+
+    @property
+    def arity(self) -> str:
+        """How many arguments it takes, as a text."""
         if self.most is None:
             return f"at least {self.least} argument"
         if self.least == self.most:
