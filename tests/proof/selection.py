@@ -105,6 +105,7 @@ LONG: Final = (
     "tests/runtime/test_ask_reads.py::test_a_reply_from_another_storage_takes_at_most_two_reads",
     "tests/runtime/test_demo.py",
     "tests/runtime/test_history.py::test_sizes_are_close_to_the_memory_that_is_used",
+    "tests/runtime/test_lang_hostile.py::test_hostile_programs_end_and_the_worker_keeps_its_work",
     "tests/runtime/test_namespaces.py",
     "tests/runtime/test_outage.py",
     "tests/runtime/test_process_random.py",
