@@ -41,6 +41,9 @@ def build(url: str, directory: Path) -> tuple[lash.App, lash.AgentDefinition]:
             return f"bought for {price}"
         if turn.text == "approve":
             return str(await turn.wait("approval:refund:1", ask=Question(text="Run the tool refund?")))
+        if turn.text == "stutter":
+            turn.activity({"text": "I mean"})
+            turn.activity({"model_call": 2})
         said = await turn.step("speak", speak, turn, turn.text)
         while (directory / HOLD).exists():  # noqa: ASYNC110 (the test removes it)
             await asyncio.sleep(0.02)

@@ -140,21 +140,18 @@ async def test_a_message_is_answered_and_its_repetition_is_the_same_task(served:
 
 
 async def test_words_are_streamed(served: Served) -> None:
-    """The stream has the task, the words as they come, the whole reply, and the end."""
+    """The stream has the task, the words as they come, the whole reply, and the end; a new model call begins again."""
     async with connected(served.address) as peer:
-        events = await peer.stream("hello")
+        events = await peer.stream("stutter")
     assert states(events)[-1] == "completed"
     pieces = [event.artifact_update for event in events if event.HasField("artifact_update")]
-    assert [(each.artifact.parts[0].text, each.append) for each in pieces[:-1]] == [
-        ("You ", False),
-        ("said ", True),
-        ("hello ", True),
+    assert [(each.artifact.parts[0].text, each.append, each.last_chunk) for each in pieces] == [
+        ("I mean", False, False),
+        ("You ", False, False),
+        ("said ", True, False),
+        ("stutter ", True, False),
+        ("You said stutter", False, True),
     ]
-    assert (pieces[-1].artifact.parts[0].text, pieces[-1].append, pieces[-1].last_chunk) == (
-        "You said hello",
-        False,
-        True,
-    )
 
 
 async def test_a_question_is_input_that_is_required(served: Served) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 from a2a.server.context import ServerCallContext
+from a2a.server.events import Event
 from a2a.server.request_handlers.request_handler import RequestHandler, validate_request_params
 from a2a.types import (
     AgentCard,
@@ -42,12 +43,8 @@ from lash.protocols.a2a.tasks import ENDED, TaskKey
 from lash.runtime.app import App
 from lash.runtime.definition import AgentDefinition
 
-if TYPE_CHECKING:
-    from a2a.server.events import Event
-
 _POLL_S: Final = 1.0
 """How often a task is read while nothing is observed, in case an event was missed."""
-_NO_PUSH: Final = "push notifications are not supported; subscribe to the task"
 
 
 class AgentHandler(RequestHandler):
@@ -175,8 +172,10 @@ class AgentHandler(RequestHandler):
                 if task.status.state in stops:
                     return
                 if isinstance(each, TurnActivity):
-                    text = each.payload.get("text") if isinstance(each.payload, dict) else None
-                    if each.turn_id == key.turn_id and isinstance(text, str):
+                    payload = each.payload if isinstance(each.payload, dict) and each.turn_id == key.turn_id else {}
+                    # The pieces of another model call, or of another attempt, begin again.
+                    said = said and not payload.keys() & {"stream", "model_call"}
+                    if isinstance(text := payload.get("text"), str):
                         yield _piece(key, text, append=said)
                         said = True
                     continue
@@ -193,7 +192,7 @@ class AgentHandler(RequestHandler):
         raise UnsupportedOperationError("tasks are not listed; get one by its id")
 
     async def on_create_task_push_notification_config(self, params: object, context: object) -> NoReturn:  # noqa: ARG002
-        raise PushNotificationNotSupportedError(_NO_PUSH)
+        raise PushNotificationNotSupportedError
 
     on_get_task_push_notification_config = on_create_task_push_notification_config
     on_list_task_push_notification_configs = on_create_task_push_notification_config
