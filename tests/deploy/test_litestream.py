@@ -84,7 +84,9 @@ async def _restored(configuration: Path, wanted: int) -> Path:
     async with asyncio.timeout(_PATIENCE_S):
         for number in range(1_000):
             target = directory / f"restored-{number}.db"
-            command = _litestream("restore", "-config", str(configuration), "-o", str(target), str(directory / "lash.db"))
+            command = _litestream(
+                "restore", "-config", str(configuration), "-o", str(target), str(directory / "lash.db")
+            )
             done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
             if done.returncode == 0 and await _messages(target) == wanted:
                 return target
