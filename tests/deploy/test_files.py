@@ -74,7 +74,7 @@ def test_the_services_answer_together(postgres_server: PostgresServer, compose: 
         assert len(rules) == 6
 
 
-def _prometheus(folder: Path, workers: list[int], web: int, token: Path) -> list[str]:
+def _prometheus(directory: Path, workers: list[int], web: int, token: Path) -> list[str]:
     """Return the command of Prometheus, with its configuration of deploy/ and the addresses of this machine."""
     deployed = _ROOT / "deploy" / "prometheus"
     configuration = yaml.safe_load((deployed / "prometheus.yml").read_text())
@@ -85,10 +85,10 @@ def _prometheus(folder: Path, workers: list[int], web: int, token: Path) -> list
     assert console["static_configs"] == [{"targets": ["console:8137"]}]
     console["static_configs"] = [{"targets": [f"127.0.0.1:{web}"]}]
     console["authorization"]["credentials_file"] = str(token)
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
-    shutil.copy(deployed / "lash.rules.yaml", folder)
+    (directory / "prometheus.yml").write_text(yaml.safe_dump(configuration))
+    shutil.copy(deployed / "lash.rules.yaml", directory)
     program = find_program("prometheus", "usr/bin/prometheus", "LASH_TEST_PROMETHEUS")
-    files = (f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}")
+    files = (f"--config.file={directory / 'prometheus.yml'}", f"--storage.tsdb.path={directory / 'data'}")
     return [str(program), *files, f"--web.listen-address=127.0.0.1:{_free_port()}"]
 
 

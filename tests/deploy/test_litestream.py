@@ -30,16 +30,16 @@ def _litestream(*arguments: str) -> list[str]:
     return [str(Path(sys.executable).parent / "litestream"), *arguments]
 
 
-def _configured(folder: Path) -> Path:
+def _configured(directory: Path) -> Path:
     """Write the configuration of the page, with the file of this test and a directory instead of the object store."""
     page = (DOCS / "howto/deploy.md").read_text(encoding="utf-8")
     (text,) = (block.body for block in blocks_of(page) if block.body.startswith("# litestream.yml"))
     configuration = yaml.safe_load(text)
     (database,) = configuration["dbs"]
     assert (database["path"], database["replica"]["url"]) == ("/var/lib/lash/lash.db", "s3://backups/lash")
-    database["path"] = str(folder / "lash.db")
-    database["replica"]["url"] = f"file://{folder / 'replica'}"
-    path = folder / "litestream.yml"
+    database["path"] = str(directory / "lash.db")
+    database["replica"]["url"] = f"file://{directory / 'replica'}"
+    path = directory / "litestream.yml"
     path.write_text(yaml.safe_dump(configuration))
     return path
 
@@ -61,7 +61,7 @@ def _app(path: Path) -> lash.App:
 
     @app.agent
     async def echo(turn: lash.Turn) -> str:
-        return f"heard {turn.text} " + "." * 2_000
+        return f"you said {turn.text} " + "." * 2_000
 
     return app
 
@@ -80,16 +80,18 @@ async def _messages(path: Path) -> int:
 
 async def _restored(configuration: Path, wanted: int) -> Path:
     """Restore until the copy has all messages: Litestream sends changes about once a second."""
-    folder = configuration.parent
+    directory = configuration.parent
     async with asyncio.timeout(_PATIENCE_S):
         for number in range(1_000):
-            target = folder / f"restored-{number}.db"
-            command = _litestream("restore", "-config", str(configuration), "-o", str(target), str(folder / "lash.db"))
+            target = directory / f"restored-{number}.db"
+            command = _litestream(
+                "restore", "-config", str(configuration), "-o", str(target), str(directory / "lash.db")
+            )
             done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
             if done.returncode == 0 and await _messages(target) == wanted:
                 return target
             await asyncio.sleep(0.2)
-    raise AssertionError(folder)
+    raise AssertionError(directory)
 
 
 async def test_a_copy_that_litestream_kept_is_a_storage(tmp_path: Path) -> None:
@@ -105,4 +107,4 @@ async def test_a_copy_that_litestream_kept_is_a_storage(tmp_path: Path) -> None:
     checked = run("db", "check", url=f"sqlite:///{target}")
     assert checked.returncode == 0, checked.stdout
     async with _app(target) as app:
-        assert (await app.session("s0").ask("again", key="again", timeout_s=_PATIENCE_S)).startswith("heard again")
+        assert (await app.session("s0").ask("again", key="again", timeout_s=_PATIENCE_S)).startswith("you said again")

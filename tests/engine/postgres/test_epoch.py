@@ -33,7 +33,7 @@ _SCHEMA: Final = "kept"
 _LOGGER: Final = "lash.postgres"
 _OPENING: Final = [
     "schema_has_migrations",
-    "schema_version",
+    "schema_applied",
     "schema_columns",
     "schema_keys",
     "change_epoch",
