@@ -1,8 +1,9 @@
 """Programs of Debian packages that tests run as real peers, such as pgbouncer and Prometheus.
 
 A program is taken from a variable that names it, from ``PATH``, or from its package, which is unpacked below this
-environment's directory: nothing is installed, and root is not needed. Where none of these works, the test is skipped,
-and fails with ``CI=true``.
+environment's directory: nothing is installed, and root is not needed. Browsers and database servers are too many files
+for that, and are installed if root runs the tests. Where none of these works, the test is skipped, and fails with
+``CI=true``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,21 @@ def find_program(package: str, place: str, variable: str) -> Path:
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+def install_package(package: str, is_there: Callable[[], bool]) -> bool:
+    """Install a package of many files, if root may; one process at a time. Return whether it is there afterwards."""
+    if is_there() or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return is_there()
+    with (Path(tempfile.gettempdir()) / f"lash-{package}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        install = ["apt-get", "install", "--yes", "--no-install-recommends", "-qq", package]
+        for command in (install, ["apt-get", "update", "-qq"], install):
+            if is_there():
+                break
+            subprocess.run(command, env=environment, capture_output=True, timeout=_DOWNLOAD_S, check=False)
+    return is_there()
 
 
 def libraries_of(program: Path) -> Path:
