@@ -267,7 +267,7 @@ register(
         what="a thread of ChatKit: lash's store over a plain table of SQLite, since ChatKit ships no store",
         run=functools.partial(_sessions, "chatkit_adapter", "LashStore", {"sqlite": ("a table of SQLite",)}, _SESSION),
         better=Better.LESS,
-        target="below 2",
+        target="adds below 2",
         peers=("chatkit_adapter",),
     )
 )
@@ -280,7 +280,7 @@ register(
             _sessions, "strands_adapter", "LashSessionRepository", {"sqlite": ("FileSessionManager",)}, _SESSION
         ),
         better=Better.LESS,
-        target="below 1",
+        target="reads below 1",
         peers=("strands_adapter",),
     )
 )

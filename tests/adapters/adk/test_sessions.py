@@ -339,6 +339,18 @@ async def test_people_can_read_the_conversation(url: str) -> None:
         ]
 
 
+async def test_a_very_long_text_is_stored_once(url: str) -> None:
+    """It comes back whole, and is not a message of the lash session."""
+    async with await lash.open(url) as storage:
+        service = LashSessionService(storage)
+        session = await service.create_session(**APP, session_id="s")
+        for text in ("short", "x" * 1_000_001):
+            await service.append_event(session, saying(text))
+        assert (await stored(LashSessionService(url), "s")).events == session.events
+        messages = await lash.SessionHandle(storage, "adk:shop/ann/s").messages()
+        assert [message.text for message in messages] == ["short"]
+
+
 _WRITER = """
 import asyncio, sys
 from google.adk.events.event import Event

@@ -20,6 +20,7 @@ import lash
 import lash.sync
 from lash.adapters.langgraph import LashSaver, ThreadMoved, threads
 from lash.adapters.langgraph.codec import Place
+from lash.adapters.langgraph.items import KnownList
 
 
 class Chat(TypedDict):
@@ -190,6 +191,22 @@ def test_a_change_in_place_survives_a_run_that_fails(url: str) -> None:
     graph.invoke(None, _config())
     assert _texts(LashSaver(url))[3] == "edited"
     assert _texts(LashSaver(url))[-1] == "edited"
+
+
+def test_a_run_compares_the_whole_list_twice(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many nodes it has: when the list is read, and at the checkpoint that ends the run."""
+    compared, count = list[int](), KnownList.count_unchanged
+
+    def counted(known: KnownList) -> int:
+        compared.append(len(known))
+        return count(known)
+
+    saver = LashSaver(url)
+    _talk(saver)
+    monkeypatch.setattr(KnownList, "count_unchanged", counted)
+    nodes = {f"node {n}": lambda state: {"messages": [AIMessage(f"{len(state['messages'])}")]} for n in range(5)}
+    _chain(saver, **nodes).invoke(_say("go"), _config(), durability="sync")
+    assert compared == [61, 66]
 
 
 async def test_a_change_while_a_checkpoint_is_being_stored_is_not_lost(
