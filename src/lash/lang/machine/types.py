@@ -10,7 +10,7 @@ from lash.lang.syntax.types import Type
 from lash.lang.values.convert import to_json
 from lash.lang.values.fault import Fault, FaultKind, limit_error
 from lash.lang.values.schema import schema_of
-from lash.lang.values.value import Value
+from lash.lang.values.value import Value, weight
 from lash.model.value import JSONObject
 
 _SCALARS: Final = {
@@ -24,6 +24,9 @@ _SCALARS: Final = {
 }
 _MAX_DEPTH: Final = 40
 """A type that names itself has no end."""
+
+_MAX_SCHEMA: Final = 64 * 1024
+"""The weight of a schema that another type contains. Types that contain themselves twice would double at each step."""
 
 
 def schema_of_type(
@@ -64,6 +67,9 @@ def _held(name: str, variables: Mapping[str, Value] | None) -> JSONObject:
         return {}
     if name not in variables:
         raise Fault(FaultKind.UNKNOWN_NAME, f"`{name}` is neither a type nor a variable with a Type value")
-    held = to_json(schema_of(variables[name], f"the type `{name}`"))
+    found = schema_of(variables[name], f"the type `{name}`")
+    if weight(found) > _MAX_SCHEMA:
+        raise limit_error(f"the type `{name}` is too large to be part of another one")
+    held = to_json(found)
     assert isinstance(held, dict)
     return held
