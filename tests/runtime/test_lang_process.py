@@ -242,7 +242,7 @@ async def test_a_definition_that_does_not_fit_is_refused(world: World, change: d
         def reference(self) -> dict[str, JSON]:
             return {**super().reference(), **change}
 
-    handle = await app.start(Changed(engine, program.module, "p", is_stored=True))
+    handle = await app.start(Changed(engine, program.module, "p", stored_in=app.storage))
     await app.drain()
     assert (await _failure(handle)).code == code
 
@@ -297,7 +297,7 @@ async def test_a_damaged_module_is_refused(world: World) -> None:
     app, engine = await lang_app(world)
     program = engine.process("process p() { finish 1 }")
     await program.store(app.storage)
-    handle = await app.start(engine.program(program.module, "p", is_stored=True))
+    handle = await app.start(engine.program(program.module, "p", stored_in=app.storage))
     ref = program.module.artifact.module_ref
     (stored,) = (await app.storage.artifacts.list(ref)).artifacts
     content = await app.storage.artifacts.get(ref, stored.ref)

@@ -25,6 +25,7 @@ from lash.model.causal import ProcessCause
 from lash.model.process.process import ProcessRecord
 from lash.model.value import JSON
 from lash.runtime.processes.context import Context
+from lash.stores.storage import Storage
 
 if TYPE_CHECKING:
     from lash.lang.process.engine import Lashlang
@@ -76,8 +77,9 @@ def host_fault(error: Exception) -> Fault:
 class ProcessHost:
     """The effects of a process."""
 
-    def __init__(self, context: Context, engine: Lashlang, module: Module) -> None:
+    def __init__(self, context: Context, engine: Lashlang, module: Module, storage: Storage) -> None:
         self._context = context
+        self._storage = storage
         self._engine = engine
         self._module = module
         self._children: set[str] = set()
@@ -122,7 +124,7 @@ class ProcessHost:
     async def _operation(self, operation: Operation) -> Value:
         alias, name = operation.receiver.alias, operation.name
         if alias == TRIGGERS:
-            triggers = ProgramTriggers(self._engine, self._engine.storage, self._context, self._context.session_id)
+            triggers = ProgramTriggers(self._engine, self._storage, self._context, self._context.session_id)
             return await triggers.perform(operation, operation.site.key)
         tool = self._engine.modules.tool(alias, name)
         if tool is None:
@@ -136,7 +138,7 @@ class ProcessHost:
             await self._context.sleep_until(read_moment(effect.value))
 
     async def _start(self, effect: effects.StartProcess) -> Value:
-        program = self._engine.program(self._module, effect.process, is_stored=True)
+        program = self._engine.program(self._module, effect.process, stored_in=self._storage)
         arguments = {name: to_json(value) for name, value in effect.arguments.items()}
         child = await self._context.start(program, **arguments)
         self._children.add(child.process_id)
@@ -167,7 +169,7 @@ class ProcessHost:
         raise Fault(FaultKind.HOST, f"process {process_id!r} belongs neither to this process nor to its session")
 
     async def _looked_up(self, name: str, process_id: str, test: Callable[[ProcessRecord], Awaitable[bool]]) -> bool:
-        get = self._engine.storage.processes.get
+        get = self._storage.processes.get
 
         async def look_up(asked: str) -> bool:
             record = await get(asked)
@@ -184,7 +186,7 @@ class ProcessHost:
         session_id = self._context.session_id
         if session_id is not None and record.wake_session_id == session_id:
             return True
-        mine = await self._engine.storage.processes.get(self._context.process_id)
+        mine = await self._storage.processes.get(self._context.process_id)
         parent = None if mine is None else mine.registration.provenance.caused_by
         is_parent = parent == ProcessCause(process_id=record.process_id)
         is_sibling = isinstance(parent, ProcessCause) and record.registration.provenance.caused_by == parent

@@ -39,7 +39,7 @@ _SHORT_REF: Final = 12
 class LashlangProcess(Program[..., Any]):
     """One process of a module; ``app.start(program, root="docs")`` starts it."""
 
-    def __init__(self, engine: Lashlang, module: Module, name: str, *, is_stored: bool = False) -> None:
+    def __init__(self, engine: Lashlang, module: Module, name: str, *, stored_in: Storage | None = None) -> None:
         declaration = module.artifact.process(name)
         if declaration is None:
             known = ", ".join(each.name for each in module.artifact.program.processes) or "none"
@@ -48,8 +48,7 @@ class LashlangProcess(Program[..., Any]):
         self.module = module
         self._engine = engine
         self._declaration = declaration
-        self._is_stored = is_stored
-        self._stored_in: Storage | None = None
+        self._stored_in = stored_in
 
     @property
     def parameters(self) -> Mapping[str, bool]:
@@ -77,7 +76,7 @@ class LashlangProcess(Program[..., Any]):
 
     async def store(self, storage: Storage) -> None:
         """Store the module, so that any worker can run the process. Idempotent."""
-        if not self._is_stored and self._stored_in is not storage:
+        if self._stored_in is not storage:
             await ModuleStore(storage.artifacts).put(self.module.artifact)
             self._stored_in = storage
 
@@ -102,7 +101,8 @@ class LashlangProcess(Program[..., Any]):
             if state is None
             else Machine.restore(code, state, limits)
         )
-        host = ProcessHost(context, self._engine, self.module)
+        assert self._stored_in is not None, "the engine has loaded it from a storage"
+        host = ProcessHost(context, self._engine, self.module, self._stored_in)
         ended = await drive(machine, host, checkpoint=context.continue_as_new)
         match ended:
             case Done():
