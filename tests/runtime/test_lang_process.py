@@ -315,6 +315,17 @@ async def test_recovery_does_not_read_more_after_more_effects(world: World) -> N
 
 
 @pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("text", ["x" * 1_000_001, "x" * 60_000])
+async def test_arguments_beyond_a_limit_end_the_process_at_once(world: World, text: str) -> None:
+    """A string that is too long, or variables that have too many bytes, are not tried again."""
+    app, engine = await lang_app(world, limits=Limits(memory_bytes=100_000))
+    handle = await _run(app, engine, "process p(text: str) { finish len(text) }", text=text)
+    failure = await _failure(handle)
+    assert failure.code == "process_payload_invalid"
+    assert "the arguments are too large" in failure.message
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
 async def test_a_damaged_module_is_refused(world: World) -> None:
     """A worker that finds other bytes than those of the ref runs nothing."""
     app, engine = await lang_app(world)

@@ -45,10 +45,10 @@ async def run_cell(engine: Lashlang, storage: Storage, turn: Turn, source: str) 
     variables = _variables(turn)
     try:
         module = Module(link(parse(source), engine.environment, source=source, variables=variables).artifact)
-    except ProgramError as error:
+        machine = Machine(module.main(), variables, engine.limits)
+    except (ProgramError, Fault) as error:
         return CellResult(outcome="failed", error=str(error))
     engine.remember(module)
-    machine = Machine(module.main(), variables, engine.limits)
     host = CellHost(engine, storage, turn, module, key)
     ended = await drive(machine, host)
     turn.state[_STATE] = {
