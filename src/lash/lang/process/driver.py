@@ -8,16 +8,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lash.errors import InvalidInput, NotFound, ProcessFailed, ProcessTerminal
-from lash.lang.host.environment import TRIGGERS
 from lash.lang.machine import effects
 from lash.lang.machine.effects import Batch, Broken, Done, Effect, Failed, Operation, OutOfSteps
 from lash.lang.machine.limits import SLICE
 from lash.lang.machine.machine import Machine
 from lash.lang.machine.outer import process_handle
-from lash.lang.process.durations import read_duration, read_moment
 from lash.lang.process.modules import Module
-from lash.lang.process.tools import call, failed, succeeded
-from lash.lang.process.triggers import ProgramTriggers
+from lash.lang.process.operations import Operations
+from lash.lang.process.tools import failed, succeeded
 from lash.lang.values.convert import display, from_json, to_json
 from lash.lang.values.fault import Fault, FaultKind
 from lash.lang.values.value import Value
@@ -82,6 +80,7 @@ class ProcessHost:
         self._storage = storage
         self._engine = engine
         self._module = module
+        self._operations = Operations(engine, storage, context, context.session_id)
         self._children: set[str] = set()
         """The processes that this run has started; others are looked up before they are waited for."""
 
@@ -100,7 +99,7 @@ class ProcessHost:
             case effects.Operation():
                 return await self._operation(effect)
             case effects.Sleep():
-                await self._sleep(effect)
+                await self._operations.sleep(effect)
                 return None
             case effects.WaitSignal():
                 return from_json(await context.wait_signal(effect.name))
@@ -122,20 +121,7 @@ class ProcessHost:
         raise Fault(FaultKind.HOST, f"a process cannot do this: {type(effect).__name__}")
 
     async def _operation(self, operation: Operation) -> Value:
-        alias, name = operation.receiver.alias, operation.name
-        if alias == TRIGGERS:
-            triggers = ProgramTriggers(self._engine, self._storage, self._context, self._context.session_id)
-            return await triggers.perform(operation, operation.site.key)
-        tool = self._engine.modules.tool(alias, name)
-        if tool is None:
-            return failed(f"this host has no operation {alias}.{name}")
-        return await call(self._context, tool, operation, operation.site.key)
-
-    async def _sleep(self, effect: effects.Sleep) -> None:
-        if effect.how == "for":
-            await self._context.sleep(read_duration(effect.value))
-        else:
-            await self._context.sleep_until(read_moment(effect.value))
+        return await self._operations.perform(operation, operation.site.key)
 
     async def _start(self, effect: effects.StartProcess) -> Value:
         program = self._engine.program(self._module, effect.process, stored_in=self._storage)
