@@ -23,7 +23,7 @@ def _run(source: str, **options: bool | int) -> Run | None:
 
 
 @given(source=PROGRAMS, steps=st.integers(1, 40))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_random_program_runs_the_same_with_and_without_restores(source: str, steps: int) -> None:
     """It ends with a value or an error of the language, after the same effects, wherever it was stored and read."""
     whole = _run(source)

@@ -49,7 +49,8 @@ class World:
         """Return an open application; without a worker the test drains it."""
         if self._postgres is not None and not real_time:
             await self._postgres.install_clock()
-        app = App(self.url, worker=worker, clock=None if real_time else self.clock, hooks=(self.heard,), **options)
+        hooks = (self.heard, *options.pop("hooks", ()))
+        app = App(self.url, worker=worker, clock=None if real_time else self.clock, hooks=hooks, **options)
         await app.open()
         self._apps.append(app)
         return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from lash.model.process.process import Cancellation, Failure, FailureClass, Succ
 from lash.model.value import JSON
 from lash.model.wait import Resolved
 from lash.runtime.app import App
+from lash.runtime.hooks import Hook
 from lash.runtime.processes.handle import ProcessHandle
 from tests.runtime.lang_kit import lang_app
 from tests.runtime.process_bench import World, kinds_of, outcome_of, records_of
@@ -242,7 +244,7 @@ async def test_a_definition_that_does_not_fit_is_refused(world: World, change: d
         def reference(self) -> dict[str, JSON]:
             return {**super().reference(), **change}
 
-    handle = await app.start(Changed(engine, program.module, "p", is_stored=True))
+    handle = await app.start(Changed(engine, program.module, "p", stored_in=app.storage))
     await app.drain()
     assert (await _failure(handle)).code == code
 
@@ -267,7 +269,7 @@ async def test_an_endless_loop_ends_at_its_limit(world: World) -> None:
     assert "ran 20,000 steps without an effect" in (await _failure(handle)).message
 
 
-LOOP = """process p(web: Web, n: int) {
+LOOP = """process p(web: Web, n: int) signals { stop: any } {
   total = 0
   for i in range(n) { total = total + (await web.get({url: "ab"})?).size yield total }
   wait_signal("stop")
@@ -275,20 +277,52 @@ LOOP = """process p(web: Web, n: int) {
 }"""
 
 
-@pytest.mark.parametrize("rounds", [10, 60])
-async def test_recovery_does_not_read_more_after_more_effects(world: World, rounds: int) -> None:
-    """A checkpoint drops the records before it: a run after 120 effects reads no more than one after 20."""
-    app, engine = await lang_app(world, limits=Limits(checkpoint_every=10))
-    source = LOOP.replace("process p(web: Web, n: int)", "process p(web: Web, n: int) signals { stop: any }")
-    handle = await app.start(engine.process(source), n=rounds)
+class Statements(Hook):
+    """Counts statements by name."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def statement(self, name: str) -> None:
+        self.counts[name] += 1
+
+
+async def _continued(world: World, app: App, statements: Statements, rounds: int) -> Counter[str]:
+    """Run the loop to its wait; return the statements of the run that continues behind it."""
+    engine = app.find_engine("lashlang")
+    assert isinstance(engine, Lashlang)
+    before = world.calls["get ab"]
+    handle = await app.start(engine.process(LOOP), n=rounds)
     await app.drain()
     assert len(await records_of(app, handle)) <= 11, "the records since the last checkpoint, and the wait"
-    kinds = await kinds_of(handle)
-    assert kinds.count(CONTINUED) == (2 * rounds) // 10
+    assert (await kinds_of(handle)).count(CONTINUED) == (2 * rounds) // 10
     await handle.signal("stop", None, key="1")
+    statements.counts.clear()
     await app.drain()
+    counts = Counter(statements.counts)
     assert await outcome_of(handle) == Success(value=2 * rounds)
-    assert world.calls["get ab"] == rounds
+    assert world.calls["get ab"] - before == rounds
+    return counts
+
+
+async def test_recovery_does_not_read_more_after_more_effects(world: World) -> None:
+    """A checkpoint drops the records before it: a run after 120 effects takes the statements of one after 20."""
+    statements = Statements()
+    app, _ = await lang_app(world, limits=Limits(checkpoint_every=10), hooks=(statements,))
+    few, many = [await _continued(world, app, statements, rounds) for rounds in (10, 60)]
+    assert few == many
+    assert sum(few.values()) > 0
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("text", ["x" * 1_000_001, "x" * 60_000])
+async def test_arguments_beyond_a_limit_end_the_process_at_once(world: World, text: str) -> None:
+    """A string that is too long, or variables that have too many bytes, are not tried again."""
+    app, engine = await lang_app(world, limits=Limits(memory_bytes=100_000))
+    handle = await _run(app, engine, "process p(text: str) { finish len(text) }", text=text)
+    failure = await _failure(handle)
+    assert failure.code == "process_payload_invalid"
+    assert "the arguments are too large" in failure.message
 
 
 @pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
@@ -297,7 +331,7 @@ async def test_a_damaged_module_is_refused(world: World) -> None:
     app, engine = await lang_app(world)
     program = engine.process("process p() { finish 1 }")
     await program.store(app.storage)
-    handle = await app.start(engine.program(program.module, "p", is_stored=True))
+    handle = await app.start(engine.program(program.module, "p", stored_in=app.storage))
     ref = program.module.artifact.module_ref
     (stored,) = (await app.storage.artifacts.list(ref)).artifacts
     content = await app.storage.artifacts.get(ref, stored.ref)

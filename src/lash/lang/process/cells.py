@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from lash.errors import CorruptData, InvalidInput, NotFound, ProcessFailed, ProcessTerminal
 from lash.lang.diagnostic import Diagnostic, ProgramError, render
-from lash.lang.host.environment import TRIGGERS
 from lash.lang.link import link
 from lash.lang.machine import effects
 from lash.lang.machine.effects import Batch, Broken, Done, Effect, Operation
@@ -17,10 +16,9 @@ from lash.lang.machine.machine import Machine
 from lash.lang.machine.outer import process_handle
 from lash.lang.parse import parse
 from lash.lang.process.driver import drive, host_fault
-from lash.lang.process.durations import read_duration, read_moment
 from lash.lang.process.modules import Module
-from lash.lang.process.tools import call, failed, succeeded
-from lash.lang.process.triggers import ProgramTriggers
+from lash.lang.process.operations import Operations
+from lash.lang.process.tools import failed, succeeded
 from lash.lang.values.convert import display, from_json, to_json
 from lash.lang.values.fault import Fault, FaultKind
 from lash.lang.values.value import Value
@@ -45,10 +43,10 @@ async def run_cell(engine: Lashlang, storage: Storage, turn: Turn, source: str) 
     variables = _variables(turn)
     try:
         module = Module(link(parse(source), engine.environment, source=source, variables=variables).artifact)
-    except ProgramError as error:
+        machine = Machine(module.main(), variables, engine.limits)
+    except (ProgramError, Fault) as error:
         return CellResult(outcome="failed", error=str(error))
     engine.remember(module)
-    machine = Machine(module.main(), variables, engine.limits)
     host = CellHost(engine, storage, turn, module, key)
     ended = await drive(machine, host)
     turn.state[_STATE] = {
@@ -82,6 +80,7 @@ class CellHost:
         self._turn = turn
         self._module = module
         self._key = key
+        self._operations = Operations(engine, storage, turn, turn.session_id)
         self.printed: list[str] = []
 
     async def perform(self, effect: Effect) -> Value:
@@ -109,11 +108,8 @@ class CellHost:
             case effects.SendSignal():
                 await self._act(effect, effect.process_id, "signal", self._signal(effect))
                 return None
-            case effects.Sleep() if effect.how == "for":
-                await self._turn.sleep(read_duration(effect.value))
-                return None
             case effects.Sleep():
-                await self._turn.sleep_until(read_moment(effect.value))
+                await self._operations.sleep(effect)
                 return None
         raise Fault(FaultKind.HOST, f"a cell cannot do this: {type(effect).__name__}")
 
@@ -121,14 +117,7 @@ class CellHost:
         return f"{self._key}:{key}"
 
     async def _operation(self, operation: Operation) -> Value:
-        alias, name, key = operation.receiver.alias, operation.name, self._site(operation.site.key)
-        if alias == TRIGGERS:
-            triggers = ProgramTriggers(self._engine, self._storage, self._turn, self._turn.session_id)
-            return await triggers.perform(operation, key)
-        tool = self._engine.modules.tool(alias, name)
-        if tool is None:
-            return failed(f"this host has no operation {alias}.{name}")
-        return await call(self._turn, tool, operation, key)
+        return await self._operations.perform(operation, self._site(operation.site.key))
 
     def _print(self, value: Value) -> None:
         text = display(value)

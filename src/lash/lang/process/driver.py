@@ -8,16 +8,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lash.errors import InvalidInput, NotFound, ProcessFailed, ProcessTerminal
-from lash.lang.host.environment import TRIGGERS
 from lash.lang.machine import effects
 from lash.lang.machine.effects import Batch, Broken, Done, Effect, Failed, Operation, OutOfSteps
 from lash.lang.machine.limits import SLICE
 from lash.lang.machine.machine import Machine
 from lash.lang.machine.outer import process_handle
-from lash.lang.process.durations import read_duration, read_moment
 from lash.lang.process.modules import Module
-from lash.lang.process.tools import call, failed, succeeded
-from lash.lang.process.triggers import ProgramTriggers
+from lash.lang.process.operations import Operations
+from lash.lang.process.tools import failed, succeeded
 from lash.lang.values.convert import display, from_json, to_json
 from lash.lang.values.fault import Fault, FaultKind
 from lash.lang.values.value import Value
@@ -25,6 +23,7 @@ from lash.model.causal import ProcessCause
 from lash.model.process.process import ProcessRecord
 from lash.model.value import JSON
 from lash.runtime.processes.context import Context
+from lash.stores.storage import Storage
 
 if TYPE_CHECKING:
     from lash.lang.process.engine import Lashlang
@@ -76,10 +75,12 @@ def host_fault(error: Exception) -> Fault:
 class ProcessHost:
     """The effects of a process."""
 
-    def __init__(self, context: Context, engine: Lashlang, module: Module) -> None:
+    def __init__(self, context: Context, engine: Lashlang, module: Module, storage: Storage) -> None:
         self._context = context
+        self._storage = storage
         self._engine = engine
         self._module = module
+        self._operations = Operations(engine, storage, context, context.session_id)
         self._children: set[str] = set()
         """The processes that this run has started; others are looked up before they are waited for."""
 
@@ -98,7 +99,7 @@ class ProcessHost:
             case effects.Operation():
                 return await self._operation(effect)
             case effects.Sleep():
-                await self._sleep(effect)
+                await self._operations.sleep(effect)
                 return None
             case effects.WaitSignal():
                 return from_json(await context.wait_signal(effect.name))
@@ -120,23 +121,10 @@ class ProcessHost:
         raise Fault(FaultKind.HOST, f"a process cannot do this: {type(effect).__name__}")
 
     async def _operation(self, operation: Operation) -> Value:
-        alias, name = operation.receiver.alias, operation.name
-        if alias == TRIGGERS:
-            triggers = ProgramTriggers(self._engine, self._engine.storage, self._context, self._context.session_id)
-            return await triggers.perform(operation, operation.site.key)
-        tool = self._engine.modules.tool(alias, name)
-        if tool is None:
-            return failed(f"this host has no operation {alias}.{name}")
-        return await call(self._context, tool, operation, operation.site.key)
-
-    async def _sleep(self, effect: effects.Sleep) -> None:
-        if effect.how == "for":
-            await self._context.sleep(read_duration(effect.value))
-        else:
-            await self._context.sleep_until(read_moment(effect.value))
+        return await self._operations.perform(operation, operation.site.key)
 
     async def _start(self, effect: effects.StartProcess) -> Value:
-        program = self._engine.program(self._module, effect.process, is_stored=True)
+        program = self._engine.program(self._module, effect.process, stored_in=self._storage)
         arguments = {name: to_json(value) for name, value in effect.arguments.items()}
         child = await self._context.start(program, **arguments)
         self._children.add(child.process_id)
@@ -167,7 +155,7 @@ class ProcessHost:
         raise Fault(FaultKind.HOST, f"process {process_id!r} belongs neither to this process nor to its session")
 
     async def _looked_up(self, name: str, process_id: str, test: Callable[[ProcessRecord], Awaitable[bool]]) -> bool:
-        get = self._engine.storage.processes.get
+        get = self._storage.processes.get
 
         async def look_up(asked: str) -> bool:
             record = await get(asked)
@@ -184,7 +172,7 @@ class ProcessHost:
         session_id = self._context.session_id
         if session_id is not None and record.wake_session_id == session_id:
             return True
-        mine = await self._engine.storage.processes.get(self._context.process_id)
+        mine = await self._storage.processes.get(self._context.process_id)
         parent = None if mine is None else mine.registration.provenance.caused_by
         is_parent = parent == ProcessCause(process_id=record.process_id)
         is_sibling = isinstance(parent, ProcessCause) and record.registration.provenance.caused_by == parent

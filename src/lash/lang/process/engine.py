@@ -56,23 +56,15 @@ class Lashlang(Engine):
         self.limits = Limits() if limits is None else limits
         self.retry = retry
         self.environment = full_environment(self.sources.add_to(self.modules.catalogue))
-        self._storage: Storage | None = None
         self._loaded: OrderedDict[str, Module] = OrderedDict()
-
-    @property
-    def storage(self) -> Storage:
-        """The storage of the application that runs this engine."""
-        if self._storage is None:
-            raise InvalidInput("the engine has not run yet")
-        return self._storage
 
     def compile(self, source: str) -> Module:
         """Return the linked module of a source text; raise ProgramError with the place of the first mistake."""
         return Module(link(parse(source), self.environment, source=source).artifact, source)
 
-    def program(self, module: Module, process: str, *, is_stored: bool = False) -> LashlangProcess:
-        """Return a process of a module as a program that can be started."""
-        return LashlangProcess(self, module, process, is_stored=is_stored)
+    def program(self, module: Module, process: str, *, stored_in: Storage | None = None) -> LashlangProcess:
+        """Return a process of a module as a program that can be started; ``stored_in`` has the module already."""
+        return LashlangProcess(self, module, process, stored_in=stored_in)
 
     def process(self, source: str, name: str | None = None) -> LashlangProcess:
         """Compile a source text and return one of its processes, by default the only one."""
@@ -89,15 +81,14 @@ class Lashlang(Engine):
             raise incompatible(missing)
 
     async def load(self, payload: Mapping[str, JSON], host: Host) -> Loaded:
-        self._storage = host.storage
         ref, name = payload.get("module_ref"), payload.get("process_name")
         if not isinstance(ref, str) or not isinstance(name, str):
             raise InvalidProgram("process_payload_invalid", "the input of the process names no module and process")
-        module = await self._module(ref)
+        module = await self._module(host.storage, ref)
         _check_refs(module.artifact, payload, name)
         self.check_requirements(module)
         arguments: dict[str, Any] = {"args": payload.get("args") or {}, "state": payload.get("state")}
-        return Loaded(self.program(module, name, is_stored=True), arguments)
+        return Loaded(self.program(module, name, stored_in=host.storage), arguments)
 
     async def continuation(
         self,
@@ -135,28 +126,28 @@ class Lashlang(Engine):
 
     async def stored_program(self, storage: Storage, definition: Mapping[str, JSON]) -> LashlangProcess:
         """Return the program of a process definition that a program holds as a value, its module stored."""
-        self._storage = storage
-        module = await self._module(str(definition.get("module_ref")))
+        module = await self._module(storage, str(definition.get("module_ref")))
         program = self.program(module, str(definition.get("process_name")))
         self.check_requirements(module)
         await program.store(storage)
         return program
 
-    async def _module(self, ref: str) -> Module:
+    async def _module(self, storage: Storage, ref: str) -> Module:
         known = self._loaded.get(ref)
         if known is None:
-            known = Module(await self._artifact(ref))
+            known = Module(await _artifact(storage, ref))
             self.remember(known)
         self._loaded.move_to_end(ref)
         return known
 
-    async def _artifact(self, ref: str) -> ModuleArtifact:
-        try:
-            return await ModuleStore(self.storage.artifacts).get(ModuleRef(ref))
-        except ArtifactNotFound:
-            raise InvalidProgram("process_module_artifact_missing", f"the storage has no module {ref}") from None
-        except CorruptData as error:
-            raise InvalidProgram("process_module_artifact_load_failed", str(error)) from error
+
+async def _artifact(storage: Storage, ref: str) -> ModuleArtifact:
+    try:
+        return await ModuleStore(storage.artifacts).get(ModuleRef(ref))
+    except ArtifactNotFound:
+        raise InvalidProgram("process_module_artifact_missing", f"the storage has no module {ref}") from None
+    except CorruptData as error:
+        raise InvalidProgram("process_module_artifact_load_failed", str(error)) from error
 
 
 def _check_refs(artifact: ModuleArtifact, payload: Mapping[str, JSON], name: str) -> None:

@@ -39,7 +39,7 @@ _SHORT_REF: Final = 12
 class LashlangProcess(Program[..., Any]):
     """One process of a module; ``app.start(program, root="docs")`` starts it."""
 
-    def __init__(self, engine: Lashlang, module: Module, name: str, *, is_stored: bool = False) -> None:
+    def __init__(self, engine: Lashlang, module: Module, name: str, *, stored_in: Storage | None = None) -> None:
         declaration = module.artifact.process(name)
         if declaration is None:
             known = ", ".join(each.name for each in module.artifact.program.processes) or "none"
@@ -48,8 +48,7 @@ class LashlangProcess(Program[..., Any]):
         self.module = module
         self._engine = engine
         self._declaration = declaration
-        self._is_stored = is_stored
-        self._stored_in: Storage | None = None
+        self._stored_in = stored_in
 
     @property
     def parameters(self) -> Mapping[str, bool]:
@@ -77,7 +76,7 @@ class LashlangProcess(Program[..., Any]):
 
     async def store(self, storage: Storage) -> None:
         """Store the module, so that any worker can run the process. Idempotent."""
-        if not self._is_stored and self._stored_in is not storage:
+        if self._stored_in is not storage:
             await ModuleStore(storage.artifacts).put(self.module.artifact)
             self._stored_in = storage
 
@@ -95,14 +94,9 @@ class LashlangProcess(Program[..., Any]):
 
     async def run(self, context: Context, arguments: Mapping[str, Any]) -> JSON:
         """Run the body from its beginning, or from the state of its last checkpoint."""
-        state, limits = arguments.get("state"), self._engine.limits
-        code = self.module.code(self.name)
-        machine = (
-            Machine(code, self._variables(arguments["args"]), limits)
-            if state is None
-            else Machine.restore(code, state, limits)
-        )
-        host = ProcessHost(context, self._engine, self.module)
+        machine = self._machine(arguments)
+        assert self._stored_in is not None, "the engine has loaded it from a storage"
+        host = ProcessHost(context, self._engine, self.module, self._stored_in)
         ended = await drive(machine, host, checkpoint=context.continue_as_new)
         match ended:
             case Done():
@@ -111,6 +105,15 @@ class LashlangProcess(Program[..., Any]):
                 raise ProgramFailed("process_failed", _text(ended.value), to_json(ended.value))
             case Broken():
                 raise ProgramFailed("process_runtime_error", *_described(ended))
+
+    def _machine(self, arguments: Mapping[str, Any]) -> Machine:
+        code, state, limits = self.module.code(self.name), arguments.get("state"), self._engine.limits
+        if state is not None:
+            return Machine.restore(code, state, limits)
+        try:
+            return Machine(code, self._variables(arguments["args"]), limits)
+        except Fault as fault:
+            raise ProgramFailed("process_payload_invalid", f"the arguments are too large: {fault.message}") from None
 
     def locate(self, raw: JSON) -> str | None:
         """Return the diagnostic of a failed run with its line, from the details of its failure; None if it has none.
@@ -165,11 +168,8 @@ class LashlangProcess(Program[..., Any]):
 
     def _variables(self, stored: Mapping[str, JSON]) -> dict[str, Value]:
         """Return what the body can name when it begins."""
-        try:
-            values = {each.name: self._value(each, stored.get(each.name)) for each in self._declaration.parameters}
-            inputs = make_record(values)
-        except Fault as fault:
-            raise ProgramFailed("process_payload_invalid", f"an argument is too large: {fault.message}") from None
+        values = {each.name: self._value(each, stored.get(each.name)) for each in self._declaration.parameters}
+        inputs = make_record(values)
         whole = next(iter(values.values())) if len(values) == 1 else inputs if values else None
         return {"input": whole, "inputs": inputs, **values}
 
