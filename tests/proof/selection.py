@@ -140,7 +140,10 @@ FIRST: Final = (
 
 ROTATED: Final = {
     "tests/benchmarks/test_scenarios.py": 8,
+    "tests/deploy/test_litestream.py": 2,
     "tests/engine/migration/test_previous_version.py": 2,
+    "tests/engine/postgres/test_companies.py": 2,
+    "tests/engine/postgres/test_rotten_rows.py": 2,
     "tests/engine/postgres/test_version_15.py": 20,
     "tests/proof/fuzz/test_damage.py": 2,
     "tests/proof/programs/test_effects.py": 10,
