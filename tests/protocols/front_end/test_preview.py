@@ -59,7 +59,18 @@ def plain(text: str) -> Message:
     return Message(id="turn:b:reply", role=Role.ASSISTANT, parts=(part,))
 
 
+def called(call: ToolCall, text: str) -> Message:
+    """Return a call with its result as an agent function adds it."""
+    kinds = ((PartKind.TOOL_CALL, call.arguments), (PartKind.TOOL_RESULT, text))
+    parts = tuple(
+        Part(id=f"{call.id}:{kind}", kind=kind, content=content, tool_call_id=call.id, tool_name=call.name)
+        for kind, content in kinds
+    )
+    return Message(id="turn:b:1", role=Role.ASSISTANT, parts=parts)
+
+
 TOOLS = (spoken(1, "Let me see.", ROME, OSLO), returned((ROME, "sunny"), (OSLO, "rain")), spoken(2, "Both."))
+OWN = (called(ROME, "sunny"), plain("Done."))
 CALLED: tuple[Event, ...] = (FIRST, Piece("Let me see."), Called(ROME), Called(OSLO))
 
 CASES: dict[str, tuple[tuple[Event, ...], tuple[Message, ...], str]] = {
@@ -89,6 +100,11 @@ CASES: dict[str, tuple[tuple[Event, ...], tuple[Message, ...], str]] = {
         "Let me see.Both.",
     ),
     "tools without a preview": ((), TOOLS, "Let me see.Both."),
+    "a function calls its own tools": (
+        (Called(ROME), Returned("c1", "sunny", failed=False), STREAM, Piece("Done.")),
+        OWN,
+        "Done.",
+    ),
     "a tool is called again": ((*CALLED, Called(ROME)), TOOLS, "Let me see.Both."),
     "a result without its call": ((Returned("c9", "?", failed=False),), TOOLS, "Let me see.Both."),
 }
@@ -173,9 +189,14 @@ def test_an_agui_client_has_what_was_committed(case: str) -> None:
     assert "".join(each.get("content", "") for each in replies if each["role"] == "assistant") == text
     calls = [call["function"]["arguments"] for each in replies for call in each.get("toolCalls", ())]
     results = sorted(each["content"] for each in replies if each["role"] == "tool")
-    has_tools = messages is TOOLS
-    assert calls == ([ROME.arguments, OSLO.arguments] if has_tools else [])
-    assert results == (["rain", "sunny"] if has_tools else [])
+    order = ["call" if "toolCalls" in each else each["role"] for each in replies]
+    if messages is TOOLS:
+        assert (calls, results) == ([ROME.arguments, OSLO.arguments], ["rain", "sunny"])
+        assert order == ["call", "tool", "tool", "assistant"]
+    elif messages is OWN:
+        assert (calls, results, order) == ([ROME.arguments], ["sunny"], ["call", "tool", "assistant"])
+    else:
+        assert (calls, results, order) == ([], [], ["assistant"] if text else [])
 
 
 def test_half_a_reply_is_taken_back_at_once() -> None:
@@ -248,7 +269,8 @@ def test_a_chat_has_what_was_committed(case: str) -> None:
                 assert tools[call_id] is None
                 tools[call_id] = output
     assert "".join(texts.values()) == text
-    assert tools == ({"c1": "sunny", "c2": "rain"} if messages is TOOLS else {})
+    both: dict[str, object] = {"c1": "sunny", "c2": "rain"}
+    assert tools == (both if messages is TOOLS else {"c1": "sunny"} if messages is OWN else {})
     starts = [each["type"] for each in chunks].count("start-step")
     assert starts == [each["type"] for each in chunks].count("finish-step")
     assert chunks[-1] == {"type": "finish", "finishReason": "stop"}

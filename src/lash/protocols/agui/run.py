@@ -70,6 +70,9 @@ class Run:
         self._has = in_order(self._has)
         if not self._is_begin_of(wanted):
             yield from self._close()
+            # A client keeps the order of the messages that it has, so it forgets them first.
+            self._has = []
+            yield self._snapshot()
             self._has = wanted
             yield self._snapshot()
             return
