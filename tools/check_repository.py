@@ -24,6 +24,7 @@ from tools.sql_rules import (
     sql_is_well_formed,
 )
 from tools.text_rules import decisions_are_numbered, nothing_left_to_do
+from tools.write_language_page import language_page_is_current
 
 RULES: Final[tuple[Rule, ...]] = (
     sql_is_well_formed,
@@ -38,6 +39,7 @@ RULES: Final[tuple[Rule, ...]] = (
     decisions_are_numbered,
     rows_have_the_same_files,
     shells_are_written_once,
+    language_page_is_current,
     sqlite_compiles,
     postgres_compiles,
 )

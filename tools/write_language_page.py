@@ -15,9 +15,20 @@ from lash.lang.parse.tokens import CONTEXTUAL_WORDS, KEYWORDS
 from lash.lang.printing.types import type_text
 from lash.lang.syntax.nodes import MAX_DEPTH
 from lash.lang.values.builtins import BUILTINS
+from tools.repository import Finding, Repository
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "lashlang.md"
+NAME: Final = "docs/reference/lashlang.md"
+PAGE: Final = Path(__file__).parents[1] / NAME
 BEGIN: Final = "<!-- generated: python -m tools.write_language_page -->"
+
+
+def language_page_is_current(repository: Repository) -> Iterator[Finding]:
+    """The generated part of the page about lashlang is what the grammar and the tables say."""
+    path = repository.root / NAME
+    if path.exists():
+        present = path.read_text(encoding="utf-8")
+        if page(present) != present:
+            yield Finding(NAME, 0, "not current; run: python -m tools.write_language_page")
 
 
 def main() -> None:
