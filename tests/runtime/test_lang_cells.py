@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from lash.errors import ConfigError
+from lash.agents import Agent, ScriptedModel, call, tool
+from lash.errors import ConfigError, StoreUnavailable
+from lash.lang import Lashlang
 from lash.lang.machine.limits import Limits
 from lash.model.process.process import Success
 from lash.runtime.app import App
@@ -143,3 +145,44 @@ async def test_an_engine_without_cells_says_so(world: World) -> None:
     await app.session("s").send("go")
     await app.drain()
     assert len(raised) == 1
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"], indirect=True)
+async def test_a_crash_in_the_middle_of_a_cell_repeats_only_the_call_that_was_cut_off(world: World) -> None:
+    """The call before it is replayed, with the variable that it set; the one that was cut off runs again."""
+    app = await world.app()
+
+    @tool
+    async def work(item: str) -> str:
+        """Work."""
+        if world.count(item) == 1 and item == "second":
+            raise StoreUnavailable("the database was away in the middle")
+        return f"{item} done"
+
+    app.engine(Lashlang({"shop": [work]}))
+    cells = Cells(app)
+    source = "a = await shop.work({item: 'first'})? b = await shop.work({item: 'second'})? print [a, b]"
+    await app.session("s").send(source)
+    for _ in range(3):
+        await app.drain()
+        await world.seconds(120)
+    assert world.calls == {"first": 1, "second": 2}
+    assert [each.printed for each in cells.results] == [('["first done","second done"]',)]
+
+
+async def test_a_model_runs_cells_with_a_tool() -> None:
+    """It sees what was printed, the error with its place, and what was submitted."""
+    engine = Lashlang({})
+    sources = ("x = 2 print x", "submit y", "submit x * 21")
+    model = ScriptedModel(*[[call("run_program", source=source)] for source in sources], "The answer is 42.")
+    app = App("sqlite://", worker=False)
+    app.engine(engine)
+    agent = Agent("solver", model, tools=[engine.cell_tool()])
+    agent.declare(app)
+    async with app:
+        await app.session("s", agent="solver").send("What is it?")
+        await app.drain()
+    seen = [request.messages[-1].parts[0].content for request in model.requests[1:]]
+    assert seen[0] == "2"
+    assert seen[1].startswith("error: `y` has no value\n--> line 1, column 8")
+    assert seen[2] == "submitted: 42"
