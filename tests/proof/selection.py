@@ -80,6 +80,7 @@ LONG: Final = (
     "tests/engine/sqlite/test_fleet_counts.py",
     "tests/engine/sqlite/test_wal.py::test_readers_that_always_overlap_cannot_make_the_log_grow",
     "tests/engine/test_cancelled_opening.py",
+    "tests/examples/test_written_program.py",
     "tests/proof/concurrency/test_dead_letter_kills.py",
     "tests/proof/concurrency/test_effects.py",
     "tests/proof/concurrency/test_forks.py",
