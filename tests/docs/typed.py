@@ -32,6 +32,7 @@ INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
     "pip install .[web]": (":", "the same"),
     "pip install .[otel]": (":", "the same"),
     "pip install .[code]": (":", "the same"),
+    "pip install .[mcp]": (":", "the same"),
     "lash web": (":", "it serves until a signal; tests/proof/web runs it"),
     "lash web --allow act": (":", "the same"),
     "lash demo --web": (":", "it waits for a browser; the same"),
