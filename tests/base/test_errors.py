@@ -14,7 +14,7 @@ from lash.model.lease import process_resource
 ADVICE = {
     Advice.FIX: {
         *("ConfigError", "InvalidInput", "CommitTooLarge", "SessionBindingMismatch", "StorageClosed"),
-        *("UnknownDefinition", "CannotUnseal"),
+        *("UnknownDefinition", "CannotUnseal", "InvalidProgram"),
     },
     Advice.DECIDE_AGAIN: {
         *("NotFound", "SessionNotFound", "NodeNotFound", "BlobNotFound", "ArtifactNotFound", "AttachmentNotFound"),

@@ -13,8 +13,9 @@ class Trap:
         self._left = number
         self.armed = False
 
-    def __call__(self, _name: str) -> None:
-        if not self.armed:
+    def __call__(self, name: str) -> None:
+        # The log of SQLite is copied back after a commit, and is no part of what is done.
+        if not self.armed or name == "checkpoint":
             return
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
