@@ -140,7 +140,7 @@ FIRST: Final = (
 """The files with the longest tests, which run first: one that began last would keep a single process busy."""
 
 ROTATED: Final = {
-    "tests/benchmarks/test_scenarios.py": 8,
+    "tests/benchmarks/test_scenarios.py": 12,
     "tests/deploy/test_litestream.py": 2,
     "tests/engine/migration/test_previous_version.py": 2,
     "tests/engine/postgres/test_companies.py": 2,
@@ -149,7 +149,7 @@ ROTATED: Final = {
     "tests/proof/fuzz/test_damage.py": 2,
     "tests/proof/programs/test_effects.py": 10,
     "tests/proof/programs/test_kills.py": 20,
-    "tests/proof/security/test_sealed_contract.py": 2,
+    "tests/proof/security/test_sealed_contract.py": 4,
     "tests/protocols/front_end/test_agui.py": 3,
     "tests/protocols/front_end/test_vercel.py": 3,
 }
@@ -159,7 +159,7 @@ They are the scenarios of the benchmarks at a tiny size, programs that are crash
 with encryption or at random, kills that both front-end protocols survive by the same code, and tests of a rolling
 upgrade and of other servers, whose parts are databases.
 """
-MEMORY_PARTS: Final = 3
+MEMORY_PARTS: Final = 6
 """The same for the tests on SQLite in memory, which is the engine of files without the file."""
 
 MAKE_TEST: Final = "not proof"
