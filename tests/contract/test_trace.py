@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,8 @@ from tests.factories.effect import BROKEN, RUN, TURN, claimed, effect, in_sessio
 from tests.factories.process import process_lease, registered
 from tests.factories.session import commit, created, node
 
+SPAN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+OTHER_SPAN = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 STEP = TraceStep(name="search", began_at_ms=1_000, took_ms=20, worker="ann", attempt=1)
 TRACE = TurnTrace(began_at_ms=990, attempts=2, crashes=1, worker="bob", steps=(STEP,))
 
@@ -59,7 +62,48 @@ async def test_a_claimed_effect_began_with_its_last_claim(harness: Harness) -> N
     assert record.created_at_ms == begun.created_at_ms
 
 
-@pytest.mark.parametrize("ran", [None, EffectRun(took_ms=-1), EffectRun(attempt=0), EffectRun(tries=0)])
+async def test_a_record_keeps_the_span_of_its_attempt(harness: Harness) -> None:
+    """Every read returns the span, and a repeat in another span returns the first record: it is not the identity."""
+    storage = await harness.open()
+    await registered(storage)
+    run = process_lease(await storage.process_leases.claim("p", ANN, ttl_ms=TTL)).fence
+    places: tuple[tuple[LeaseFence, ExecutionScope], ...] = ((await in_session(storage), TURN), (run, RUN))
+    for fence, scope in places:
+        envelopes = [effect(key, scope=scope) for key in ("a", "b", "c")]
+        traced = EffectRun(traceparent=SPAN)
+        # Several at once are one statement on PostgreSQL.
+        records = await asyncio.gather(*(storage.effects.record(fence, each, 1, ran=traced) for each in envelopes))
+        assert [record.traceparent for record in records] == [SPAN] * 3
+        again = await storage.effects.record(fence, envelopes[0], 1, ran=EffectRun(traceparent=OTHER_SPAN))
+        assert again == records[0] == await storage.effects.get(scope, "a")
+        assert list(await storage.effects.list(scope)) == records
+        assert all(record in records for record in await storage.effects.recent(scope, 3))
+        assert list(await storage.effects.get_many([(scope, key) for key in ("a", "b", "c")])) == records
+        untraced = await storage.effects.record(fence, effect("d", scope=scope), 1)
+        assert untraced.traceparent is None
+        assert await storage.effects.get(scope, "d") == untraced
+
+
+async def test_a_claimed_effect_keeps_the_span_of_its_last_claim(harness: Harness) -> None:
+    """A claim stores the span before the effect runs; a runner in another span replaces it, and no hash changes."""
+    storage = await harness.open()
+    await created(storage)
+    first = claimed(await storage.effects.claim(effect(), ANN, ttl_ms=TTL, traceparent=SPAN))
+    begun = await storage.effects.get(TURN, "k")
+    assert begun is not None
+    assert begun.traceparent == SPAN
+    await harness.clock.advance(TTL)
+    decision = await storage.effects.claim(effect(), BOB, ttl_ms=TTL, traceparent=OTHER_SPAN)
+    heir = claimed(decision, taken_over=True)
+    record = await storage.effects.finish(heir, "outcome")
+    assert (record.traceparent, heir.envelope_hash) == (OTHER_SPAN, first.envelope_hash)
+    assert await storage.effects.get(TURN, "k") == record
+
+
+@pytest.mark.parametrize(
+    "ran",
+    [None, EffectRun(took_ms=-1), EffectRun(attempt=0), EffectRun(tries=0), EffectRun(traceparent="a\0")],
+)
 async def test_an_invalid_measurement_is_refused(harness: Harness, ran: object) -> None:
     """Times, attempts and tries are counts; nothing is recorded with others."""
     storage = await harness.open()
@@ -68,6 +112,8 @@ async def test_an_invalid_measurement_is_refused(harness: Harness, ran: object) 
         await storage.effects.record(fence, effect(), 1, ran=cast(Any, ran))
     with pytest.raises(InvalidInput):
         await storage.effects.claim(effect(), ANN, ttl_ms=TTL, attempt=0)
+    with pytest.raises(InvalidInput):
+        await storage.effects.claim(effect(), ANN, ttl_ms=TTL, traceparent="")
     assert await storage.effects.list(TURN) == ()
 
 

@@ -44,6 +44,7 @@ from lash.plan.effect.claim import (
     check_effect_claim,
     check_run,
     check_scope_fence,
+    check_traceparent,
     claim_of,
     decide_effect_claim,
     decide_take_over,
@@ -366,7 +367,8 @@ def test_records_are_decoded() -> None:
 def test_a_new_record_is_as_it_will_be_read() -> None:
     """A new record is equal to its later replay."""
     settlement = StoredOutcome(status=EffectStatus.COMPLETED, outcome='{"outcome":[1]}')
-    found = new_record(ENCODED, settlement, RecordedRow(9, 10, 2), EffectRun(took_ms=4, attempt=2, tries=3), "w")
+    ran = EffectRun(took_ms=4, attempt=2, tries=3, traceparent="00-a-b-01")
+    found = new_record(ENCODED, settlement, RecordedRow(9, 10, 2), ran, "w")
     row = msgspec.structs.replace(
         COMPLETED,
         owner_id=None,
@@ -380,7 +382,9 @@ def test_a_new_record_is_as_it_will_be_read() -> None:
         attempt=2,
         tries=3,
         worker="w",
+        traceparent="00-a-b-01",
     )
+    assert found.traceparent == "00-a-b-01"
     assert found == decode_record(row, TURN)
 
 
@@ -438,15 +442,26 @@ def test_fences_belong_to_their_scope() -> None:
             check_scope_fence(scope, fence)
 
 
-@pytest.mark.parametrize("ran", [None, {"took_ms": 1}, EffectRun(took_ms=-1), EffectRun(tries=0), EffectRun(attempt=0)])
+@pytest.mark.parametrize(
+    "ran",
+    [
+        None,
+        {"took_ms": 1},
+        EffectRun(took_ms=-1),
+        EffectRun(tries=0),
+        EffectRun(attempt=0),
+        EffectRun(traceparent=" "),
+    ],
+)
 def test_an_invalid_run_is_refused(ran: object) -> None:
-    """How an effect ran has a time of at least 0, and counts from 1."""
-    with pytest.raises(InvalidInput, match=r"ran|EffectRun"):
+    """How an effect ran has a time of at least 0, counts from 1, and no blank trace context."""
+    with pytest.raises(InvalidInput, match=r"ran\.|EffectRun"):
         check_run(ran)
 
 
 def test_a_valid_run_is_returned() -> None:
-    """An attempt may be unknown."""
-    for ran in (EffectRun(), EffectRun(took_ms=0, attempt=1, tries=1)):
+    """The attempt and its span may be unknown."""
+    for ran in (EffectRun(), EffectRun(took_ms=0, attempt=1, tries=1, traceparent="00-a-b-01")):
         assert check_run(ran) is ran
     assert (check_attempt("attempt", None), check_attempt("attempt", 1)) == (None, 1)
+    assert (check_traceparent("it", None), check_traceparent("it", "00-a-b-01")) == (None, "00-a-b-01")

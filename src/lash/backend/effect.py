@@ -30,6 +30,7 @@ from lash.plan.effect.claim import (
     check_attempt,
     check_run,
     check_scope_fence,
+    check_traceparent,
     decide_effect_claim,
     decide_take_over,
     decode_group,
@@ -70,12 +71,14 @@ class Effects:
         strict: bool = False,
         token: str | None = None,
         attempt: int | None = None,
+        traceparent: str | None = None,
     ) -> EffectDecision:
         check_claim(owner, ttl_ms)
         own_token = new_id() if token is None else check_identifier("token", token)
         check_attempt("attempt", attempt)
+        check_traceparent("traceparent", traceparent)
         encoded = encode_envelope(envelope)
-        claimant = Claimant(owner=owner, token=own_token, ttl_ms=ttl_ms, attempt=attempt)
+        claimant = Claimant(owner=owner, token=own_token, ttl_ms=ttl_ms, attempt=attempt, traceparent=traceparent)
         if strict:
             return plan_replay(encoded, (await self._rows.facts(encoded)).row)
         decide = partial(decide_effect_claim, encoded=encoded, token=claimant.token, once=once)

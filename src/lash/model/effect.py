@@ -158,6 +158,8 @@ class EffectRun(Value, frozen=True, kw_only=True):
     """The attempt of its turn, or of its process since that was last parked; above 1, an earlier one died or failed."""
     tries: Positive = 1
     """How often its function was called in this attempt."""
+    traceparent: str | None = None
+    """The span of this attempt as a W3C trace context; None if no hook traced it."""
 
 
 class EffectRecord(Value, frozen=True, kw_only=True):
@@ -191,6 +193,8 @@ class EffectRecord(Value, frozen=True, kw_only=True):
     """How often its function was called in that attempt."""
     worker: str | None = None
     """The owner id of the worker that ran it."""
+    traceparent: str | None = None
+    """The span of the attempt in which it ran; see `EffectRun`."""
 
 
 class EffectClaim(Value, frozen=True, kw_only=True):

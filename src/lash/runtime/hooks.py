@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType, TracebackType
 from typing import Final, TypeAlias
 
+from lash.base.limits import check_identifier
 from lash.errors import ConfigError
 from lash.model.effect import ExecutionScope, ProcessScope, TurnScope
 
@@ -72,15 +73,16 @@ class Hook:
     def note(self, kind: str, attributes: Attributes) -> None:
         """Called for a single event.
 
-        The kinds are ``step.replayed``, ``turn.retried``, ``turn.buried`` (it is a dead letter now), ``turn.parked``,
-        ``turn.committed``, ``turn.ended`` (it is committed or a dead letter), ``process.retried``, ``process.failed``
-        (it has ended), ``process.parked``, ``process.continued`` (its next run begins), ``process.ended`` (the process,
-        or one of its runs), ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a
-        session by a newer version), ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database),
-        ``storage.back``, ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not),
-        ``worker.draining`` (it takes nothing new, and stops when nothing runs), ``worker.stopping`` (it waits for
-        sessions and processes, up to the grace time) and ``worker.outdated`` (it stops, because the storage was
-        migrated past its version). More kinds may be added.
+        The kinds are ``step.replayed``, ``run.resumed`` (a traced attempt before this one has recorded steps),
+        ``turn.retried``, ``turn.buried`` (it is a dead letter now), ``turn.parked``, ``turn.committed``, ``turn.ended``
+        (it is committed or a dead letter), ``process.retried``, ``process.failed`` (it has ended), ``process.parked``,
+        ``process.continued`` (its next run begins), ``process.ended`` (the process, or one of its runs),
+        ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a session by a newer
+        version), ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database), ``storage.back``,
+        ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not), ``worker.draining`` (it takes
+        nothing new, and stops when nothing runs), ``worker.stopping`` (it waits for sessions and processes, up to the
+        grace time) and ``worker.outdated`` (it stops, because the storage was migrated past its version). More kinds
+        may be added.
 
         ``turn.retried``, ``turn.buried``, ``process.retried`` and ``process.failed`` have the name of the agent or the
         process, its ids, ``attempt``, ``max_attempts``, ``counts`` (False for an attempt that is not counted),
@@ -89,7 +91,8 @@ class Hook:
         ``turn.ended`` and ``process.ended`` have the name of the agent or the process, its ids, ``outcome``, ``took_s``
         and ``steps``. A turn took the time of its last run, a process the time since its start. ``turn.committed`` has
         ``took_s``, the seconds of the commit, and for a turn with usage ``input_tokens``, ``output_tokens``,
-        ``cached_input_tokens``, ``reasoning_tokens``, and ``model`` if it is only one.
+        ``cached_input_tokens``, ``reasoning_tokens``, and ``model`` if it is only one. ``run.resumed`` has the ids and
+        ``traceparent``, the span of the last attempt that recorded a step.
         """
 
     def measure(self, name: str, value: float, attributes: Attributes) -> None:
@@ -104,7 +107,9 @@ class Hook:
     def traceparent(self) -> str | None:
         """Return the W3C trace context of the code that sends a message or starts a process now; it is stored with it.
 
-        The span of the turn or of the process gets it back as ``traceparent``, on whichever machine it runs.
+        The span of the turn or of the process gets it back as ``traceparent``, on whichever machine it runs. It is also
+        called in the span of each attempt, and stored with the steps of the attempt: the next attempt gets it back as
+        ``traceparent`` of ``run.resumed``.
         """
         return None
 
@@ -194,6 +199,9 @@ class Hooks:
         for hook in self._tracing:
             try:
                 found = hook.traceparent()
+                if found is not None:
+                    # It is stored: one that cannot be must not fail a message or a step.
+                    check_identifier("traceparent", found)
             except Exception:  # noqa: BLE001 (a hook never breaks what it watches)
                 self.blame(hook, "traceparent")
             else:

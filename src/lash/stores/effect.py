@@ -45,6 +45,7 @@ class EffectStore(Protocol):
         strict: bool = False,
         token: str | None = None,
         attempt: int | None = None,
+        traceparent: str | None = None,
     ) -> EffectDecision:
         """Decide whether to run an effect, and claim it if so. The same owner cannot run it twice at the same time.
 
@@ -52,7 +53,8 @@ class EffectStore(Protocol):
         ``strict`` never runs anything: an effect without a recorded outcome raises EffectNotRecorded. An effect of a
         group that was not opened or is full raises Conflict. ``token`` identifies the call: one that repeats a call
         whose answer was lost, with the same token, gets the claim that the first one made. Without it every call is
-        another. ``attempt`` is the attempt of the turn or process that runs it, for the record.
+        another. ``attempt`` is the attempt of the turn or process that runs it, and ``traceparent`` the span of
+        that attempt; both are for the record and have no part in the identity.
         """
         ...
 

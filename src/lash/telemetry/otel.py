@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from lash import __version__
 from lash.errors import ConfigError
@@ -36,7 +36,8 @@ class OpenTelemetryHook(Hook):
     ``execute_tool TOOL``, the call of a model ``chat MODEL``, and any other step ``step NAME``. Steps are children of
     their turn or process, in whichever task or thread they run. A turn belongs to the trace of the code that sent its
     message, and a process to that of the code that started it, on whichever machines they run; without such a trace
-    each starts its own. A later attempt is linked with the one before it, if this program ran that one.
+    each starts its own. A later attempt is linked with the one before it, on whichever machine that ran, if it recorded
+    a step or this program ran it.
 
     ``chat`` spans are left to the instrumentation of a provider's client if one is active; ``model_spans`` decides it
     instead. The texts of messages and replies are recorded only with ``capture_content``. Attributes of `lash.Hook`
@@ -58,7 +59,7 @@ class OpenTelemetryHook(Hook):
         self._tracer = trace.get_tracer("lash", __version__, tracer_provider)
         self._figures = FigureHook(_Meter(metrics.get_meter("lash", __version__, meter_provider)))
         self._model_spans = model_spans
-        self._last_spans: OrderedDict[str, SpanContext] = OrderedDict()
+        self._last_spans: OrderedDict[str, _RunSpan] = OrderedDict()
 
     @contextlib.contextmanager
     def span(self, kind: str, attributes: Attributes) -> Iterator[None]:
@@ -78,6 +79,8 @@ class OpenTelemetryHook(Hook):
         span = trace.get_current_span()
         if kind == "turn.committed":
             span.set_attributes(committed(attributes))
+        elif kind == "run.resumed":
+            self._link(span, attributes)
         else:
             span.add_event(PREFIX + kind, named(attributes))
         self._figures.note(kind, attributes)
@@ -104,15 +107,22 @@ class OpenTelemetryHook(Hook):
     @contextlib.contextmanager
     def _start_run(self, text: SpanText, attributes: Attributes) -> Iterator[Span]:
         """Start the span of a turn or process: in the trace of its sender, linked with its last attempt here."""
-        run_id = str(attributes.get("turn_id", "")) or str(attributes["process_id"])
+        run_id = _run_id(attributes)
         last = self._last_spans.pop(run_id, None)
+        links = () if last is None else (Link(last.span),)
         # Not the span around it: that is of the code which started the worker.
-        sender = _CONTEXT.extract({"traceparent": str(attributes.get("traceparent", ""))}, Context())
-        with self._start(text, sender, () if last is None else (Link(last),)) as span:
-            self._last_spans[run_id] = span.get_span_context()
+        with self._start(text, _context(attributes), links) as span:
+            self._last_spans[run_id] = _RunSpan(span.get_span_context(), None if last is None else last.span)
             if len(self._last_spans) > _MOST_REMEMBERED:
                 self._last_spans.popitem(last=False)
             yield span
+
+    def _link(self, span: Span, attributes: Attributes) -> None:
+        """Link the span of an attempt with the last one that recorded a step, unless it already is."""
+        before = trace.get_current_span(_context(attributes)).get_span_context()
+        known = self._last_spans.get(_run_id(attributes))
+        if before.is_valid and (known is None or known.linked is None or known.linked.span_id != before.span_id):
+            span.add_link(before)
 
     def _start(
         self, text: SpanText, context: Context | None, links: tuple[Link, ...]
@@ -126,6 +136,13 @@ class OpenTelemetryHook(Hook):
             record_exception=False,
             set_status_on_exception=False,
         )
+
+
+class _RunSpan(NamedTuple):
+    """The span of an attempt, and the one that it was linked with when it started."""
+
+    span: SpanContext
+    linked: SpanContext | None
 
 
 class _Meter:
@@ -155,6 +172,15 @@ class _Meter:
 
     def set(self, figure: Figure, value: float, labels: Labels) -> None:
         self._gauges[figure.name].set(value, _prefixed(labels))
+
+
+def _run_id(attributes: Attributes) -> str:
+    return str(attributes.get("turn_id", "")) or str(attributes["process_id"])
+
+
+def _context(attributes: Attributes) -> Context:
+    """Return the trace context that attributes carry, empty if they carry none."""
+    return _CONTEXT.extract({"traceparent": str(attributes.get("traceparent", ""))}, Context())
 
 
 def _prefixed(labels: Labels) -> dict[str, str]:

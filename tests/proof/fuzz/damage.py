@@ -232,6 +232,7 @@ FREE: Final = frozenset(
         *("lash_sessions.segment_count", "lash_sessions.node_seq", "lash_sessions.wait_revocations"),
         *("lash_dead_letters.claim_count", "lash_effects.fencing", "lash_trigger_deliveries.attempts"),
         *("lash_effects.began_at_ms", "lash_effects.attempt", "lash_effects.tries", "lash_effects.worker"),
+        "lash_effects.traceparent",
         *("lash_trigger_subscriptions.revision", "lash_schedules.revision", "lash_wait_changes.number"),
         "lash_records.version",
         *("lash_activity_tails.position", "lash_activity_tails.written_bytes"),

@@ -57,6 +57,7 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     ttl_ms: int
     attempt: int | None = None
+    traceparent: str | None = None
 
     @property
     def process(self) -> str | None:
@@ -251,12 +252,18 @@ def check_run(ran: object) -> EffectRun:
     check_integer("ran.took_ms", ran.took_ms, at_least=0)
     check_integer("ran.tries", ran.tries, at_least=1)
     check_attempt("ran.attempt", ran.attempt)
+    check_traceparent("ran.traceparent", ran.traceparent)
     return ran
 
 
 def check_attempt(what: str, attempt: object) -> int | None:
     """Return the number of an attempt, or None if it is not known; raise InvalidInput if it is not valid."""
     return None if attempt is None else check_integer(what, attempt, at_least=1)
+
+
+def check_traceparent(what: str, traceparent: object) -> str | None:
+    """Return a trace context, or None if there is none; raise InvalidInput if it cannot be stored."""
+    return None if traceparent is None else check_identifier(what, traceparent)
 
 
 def new_record(
@@ -285,6 +292,7 @@ def new_record(
         attempt=ran.attempt,
         tries=ran.tries,
         worker=worker,
+        traceparent=ran.traceparent,
     )
     return _record(row, encoded.envelope.scope, encoded.envelope)
 
@@ -374,6 +382,7 @@ def _record(row: EffectRow, scope: ExecutionScope, envelope: Envelope) -> Effect
         attempt=row.attempt,
         tries=row.tries,
         worker=row.worker if row.worker is not None else row.owner_id,
+        traceparent=row.traceparent,
     )
 
 

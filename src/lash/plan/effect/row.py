@@ -37,6 +37,7 @@ class EffectRow(msgspec.Struct, frozen=True, array_like=True):
     attempt: int | None = None
     tries: int | None = None
     worker: str | None = None
+    traceparent: str | None = None
 
 
 class NumberedEffect(EffectRow, frozen=True, array_like=True):

@@ -242,7 +242,7 @@ class PostgresEffectRows:
         stored = seal_outcome(seals, record.stored, effect.replay_key, effect.hash)
         envelope = seal_effect(seals, effect)
         times = (effect.duration_ms, effect.until_ms, ran.took_ms)
-        return (envelope, effect.hash, *_outcome(stored), *times, ran.attempt, ran.tries)
+        return (envelope, effect.hash, *_outcome(stored), *times, ran.attempt, ran.tries, ran.traceparent)
 
     async def _missing(self, scope: ExecutionScope) -> Exception:
         process_id = scope_process_id(scope)
@@ -264,7 +264,7 @@ def _outcome(stored: StoredOutcome) -> tuple[object, ...]:
 def _runner(claimant: Claimant) -> tuple[object, ...]:
     owner = claimant.owner
     proof = (owner.owner_id, owner.incarnation_id, claimant.process, claimant.token)
-    return (*proof, claimant.ttl_ms, claimant.attempt)
+    return (*proof, claimant.ttl_ms, claimant.attempt, claimant.traceparent)
 
 
 def _guarded(guard: ClaimGuard) -> tuple[object, ...]:

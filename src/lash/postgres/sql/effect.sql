@@ -2,7 +2,7 @@
 -- One effect.
 SELECT e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id, e.incarnation_id,
     e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank, e.created_at_ms, e.updated_at_ms,
-    e.began_at_ms, e.attempt, e.tries, e.worker
+    e.began_at_ms, e.attempt, e.tries, e.worker, e.traceparent
 FROM :"schema".lash_effects AS e
 WHERE e.scope_id = $1::text AND e.replay_key = $2::text;
 
@@ -11,7 +11,7 @@ WHERE e.scope_id = $1::text AND e.replay_key = $2::text;
 -- this a look-up for each.
 SELECT e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id, e.incarnation_id,
     e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank, e.created_at_ms, e.updated_at_ms,
-    e.began_at_ms, e.attempt, e.tries, e.worker, wanted.place - 1
+    e.began_at_ms, e.attempt, e.tries, e.worker, e.traceparent, wanted.place - 1
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS wanted (scope_id, replay_key, place)
 CROSS JOIN LATERAL (
     SELECT * FROM :"schema".lash_effects AS f
@@ -44,7 +44,7 @@ LEFT JOIN LATERAL (
         row(
             e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id,
             e.incarnation_id, e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank,
-            e.created_at_ms, e.updated_at_ms, e.began_at_ms, e.attempt, e.tries, e.worker
+            e.created_at_ms, e.updated_at_ms, e.began_at_ms, e.attempt, e.tries, e.worker, e.traceparent
         ) AS effect
     FROM :"schema".lash_effects AS e
     WHERE e.scope_id = $1::text AND e.replay_key > $2::text
@@ -69,7 +69,7 @@ LEFT JOIN LATERAL (
         row(
             e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id,
             e.incarnation_id, e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank,
-            e.created_at_ms, e.updated_at_ms, e.began_at_ms, e.attempt, e.tries, e.worker
+            e.created_at_ms, e.updated_at_ms, e.began_at_ms, e.attempt, e.tries, e.worker, e.traceparent
         ) AS effect
     FROM :"schema".lash_effects AS e
     WHERE e.scope_id = $1::text
@@ -108,7 +108,7 @@ SELECT
         SELECT row(
             e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id,
             e.incarnation_id, e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank,
-            e.created_at_ms, e.updated_at_ms, e.began_at_ms, e.attempt, e.tries, e.worker
+            e.created_at_ms, e.updated_at_ms, e.began_at_ms, e.attempt, e.tries, e.worker, e.traceparent
         )
         FROM :"schema".lash_effects AS e
         WHERE e.scope_id = $1::text AND e.replay_key = $2::text
@@ -142,14 +142,15 @@ room AS (
 begun AS (
     INSERT INTO :"schema".lash_effects AS e (
         scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, once, owner_id, incarnation_id,
-        process, token, fencing, expires_at_ms, due_at_ms, group_key, created_at_ms, updated_at_ms, began_at_ms, attempt
+        process, token, fencing, expires_at_ms, due_at_ms, group_key, created_at_ms, updated_at_ms, began_at_ms,
+        attempt, traceparent
     )
     SELECT
         $1::text, $2::text, owner.session_key, owner.process_key, $6::text, $7::text, 'in_progress', $8::boolean,
         $9::text, $10::text, $11::text, $12::text, 1,
         least(clock.now_ms, 9223372036854775807 - $13::bigint) + $13::bigint,
-        coalesce($16::bigint, least(clock.now_ms, 9223372036854775807 - $15::bigint) + $15::bigint),
-        $5::text, clock.now_ms, clock.now_ms, clock.now_ms, $14::integer
+        coalesce($17::bigint, least(clock.now_ms, 9223372036854775807 - $16::bigint) + $16::bigint),
+        $5::text, clock.now_ms, clock.now_ms, clock.now_ms, $14::integer, $15::text
     FROM clock, owner
     WHERE $5::text IS NULL OR EXISTS (SELECT 1 FROM room WHERE room.members < room.size)
     ON CONFLICT (scope_id, replay_key) DO NOTHING
@@ -168,7 +169,7 @@ SELECT fencing, expires_at_ms, due_at_ms FROM begun;
 -- its due time stays.
 UPDATE :"schema".lash_effects AS e
 SET once = $6::boolean, owner_id = $7::text, incarnation_id = $8::text, process = $9::text, token = $10::text,
-    began_at_ms = clock.now_ms, attempt = $12::integer,
+    began_at_ms = clock.now_ms, attempt = $12::integer, traceparent = $13::text,
     fencing = e.fencing + 1, updated_at_ms = clock.now_ms,
     expires_at_ms = least(clock.now_ms, 9223372036854775807 - $11::bigint) + $11::bigint
 FROM (SELECT :"schema".lash_now_ms() AS now_ms) AS clock
@@ -221,7 +222,7 @@ LEFT JOIN ranked ON true
 WHERE e.scope_id = held.scope_id AND e.replay_key = held.replay_key
 RETURNING e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id,
     e.incarnation_id, e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank, e.created_at_ms,
-    e.updated_at_ms, e.began_at_ms, e.attempt, e.tries, e.worker;
+    e.updated_at_ms, e.began_at_ms, e.attempt, e.tries, e.worker, e.traceparent;
 
 -- name: effect_release
 -- Releases a claim, expired or not, unless another runner has taken the effect over; the fencing number stays.
@@ -268,13 +269,14 @@ room AS (
 recorded AS (
     INSERT INTO :"schema".lash_effects AS e (
         scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing,
-        due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
+        due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker,
+        traceparent
     )
     SELECT
         $1::text, $2::text, owner.session_key, owner.process_key, $10::text, $11::text, $12::text, $13::text, $14::text,
         false, 0, coalesce($16::bigint, least(clock.now_ms, 9223372036854775807 - $15::bigint) + $15::bigint),
         $5::text, (SELECT room.settled + 1 FROM room), clock.now_ms, clock.now_ms, clock.now_ms - $17::bigint,
-        $18::integer, $19::integer, $6::text
+        $18::integer, $19::integer, $6::text, $20::text
     FROM clock, owner
     WHERE $5::text IS NULL OR EXISTS (SELECT 1 FROM room WHERE room.members < room.size)
     ON CONFLICT (scope_id, replay_key) DO NOTHING
@@ -302,12 +304,12 @@ held AS (
 )
 INSERT INTO :"schema".lash_effects AS e (
     scope_id, replay_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing, due_at_ms,
-    created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
+    created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker, traceparent
 )
 SELECT
     $6::text, $7::text, held.process_key, $8::text, $9::text, $10::text, $11::text, $12::text, false, 0,
     coalesce($14::bigint, least(held.now_ms, 9223372036854775807 - $13::bigint) + $13::bigint), held.now_ms, held.now_ms,
-    held.now_ms - $15::bigint, $16::integer, $17::integer, $2::text
+    held.now_ms - $15::bigint, $16::integer, $17::integer, $2::text, $18::text
 FROM held
 ON CONFLICT (scope_id, replay_key) DO NOTHING
 RETURNING e.created_at_ms, e.due_at_ms, e.settled_rank;
@@ -322,10 +324,10 @@ asked AS MATERIALIZED (
     FROM unnest(
         $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[],
         $10::text[], $11::text[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[], $16::integer[],
-        $17::integer[]
+        $17::integer[], $18::text[]
     ) AS a (
         scope_id, replay_key, process_id, owner_id, incarnation_id, token, fencing, envelope, envelope_hash, status,
-        outcome, error, duration_ms, until_ms, took_ms, attempt, tries
+        outcome, error, duration_ms, until_ms, took_ms, attempt, tries, traceparent
     )
     LIMIT 32
 ),
@@ -342,12 +344,12 @@ held AS (
 )
 INSERT INTO :"schema".lash_effects AS e (
     scope_id, replay_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing, due_at_ms,
-    created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
+    created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker, traceparent
 )
 SELECT
     h.scope_id, h.replay_key, h.process_key, h.envelope, h.envelope_hash, h.status, h.outcome, h.error, false, 0,
     coalesce(h.until_ms, least(h.now_ms, 9223372036854775807 - h.duration_ms) + h.duration_ms), h.now_ms, h.now_ms,
-    h.now_ms - h.took_ms, h.attempt, h.tries, h.owner_id
+    h.now_ms - h.took_ms, h.attempt, h.tries, h.owner_id, h.traceparent
 FROM held AS h
 ON CONFLICT (scope_id, replay_key) DO NOTHING
 RETURNING e.scope_id, e.replay_key, e.created_at_ms, e.due_at_ms;

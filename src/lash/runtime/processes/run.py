@@ -224,6 +224,7 @@ class ProcessRun:
     async def _drive(self, arguments: Mapping[str, Any]) -> RunEnd:
         if self.parking.cancels_later and await self._never_began():
             return await self._end(self._cancellation())
+        self._journal.enter_span()
         if self._has_effects:
             await self._journal.load()
 

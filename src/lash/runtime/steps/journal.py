@@ -36,7 +36,7 @@ from lash.model.value import JSON
 from lash.plan.effect.effect import check_key, encode_envelope, mismatch
 from lash.plan.session.trace import trace_steps
 from lash.runtime.errors import STORAGE_TROUBLE, Permanent, error_code, error_text
-from lash.runtime.hooks import Hooks
+from lash.runtime.hooks import Hooks, scope_attributes
 from lash.runtime.outage import HeldLease
 from lash.runtime.processes.branch import Branch, Branches, current_branch, current_line, own_branch, root_branch
 from lash.runtime.steps.limit import RUN, Limiter
@@ -84,6 +84,7 @@ class Journal:
         self._ttl_ms = ttl_ms
         self._prefix = prefix
         self._attempt = attempt
+        self._traceparent: str | None = None
         self.limits = Limiter(storage.limits, limits, lease, fence)
         self._records: dict[str, EffectRecord] = {}
         self._ahead: set[str] = set()
@@ -98,8 +99,12 @@ class Journal:
         self.before_new: Callable[[], None] | None = None
         """Called before new work, which has no record; it may raise."""
 
+    def enter_span(self) -> None:
+        """Keep the current span as that of this attempt: records carry it, so that a later attempt can link to it."""
+        self._traceparent = self._hooks.traceparent()
+
     async def load(self) -> None:
-        """Read the existing records."""
+        """Read the existing records, and note the span of the last attempt that wrote one."""
         after: str | None = None
         while True:
             page = await self._lease.bridge("reading the steps", self._storage.effects.list, self.scope, after=after)
@@ -108,6 +113,12 @@ class Journal:
                 break
             after = page[-1].replay_key
         self._ahead = {key for key in self._records if not self._is_beside(key)}
+        traced = [record for record in self._records.values() if record.traceparent is not None]
+        if traced:
+            last = max(traced, key=lambda record: (record.updated_at_ms, record.attempt or 0)).traceparent
+            # The same attempt reads its own records if it starts again with more of the conversation.
+            if last is not None and last != self._traceparent:
+                self._hooks.note("run.resumed", traceparent=last, **scope_attributes(self.scope))
 
     def stop(self, reason: BaseException) -> None:
         """Make every further use raise: the run was suspended or has lost its lease."""
@@ -301,9 +312,17 @@ class Journal:
         effects, what = self._storage.effects, f"the result of step {envelope.replay_key!r}"
         # With a token, a repeat gets the claim of a try whose answer was lost.
         start, token = f"the start of step {envelope.replay_key!r}", new_id()
-        ttl_ms, attempt = self._ttl_ms, self._attempt
+        attempt = self._attempt
         decision = await self._bridge(
-            start, effects.claim, envelope, self._owner, ttl_ms=ttl_ms, once=True, token=token, attempt=attempt
+            start,
+            effects.claim,
+            envelope,
+            self._owner,
+            ttl_ms=self._ttl_ms,
+            once=True,
+            token=token,
+            attempt=attempt,
+            traceparent=self._traceparent,
         )
         if isinstance(decision, EffectReplayed):
             return self._outcome(decision.record, declared)
@@ -373,6 +392,8 @@ class Journal:
     async def _record(self, envelope: Envelope, outcome: JSON | EffectError, ran: EffectRun) -> EffectRecord:
         self.check_running()
         what = f"the outcome of step {envelope.replay_key!r}"
+        if self._traceparent is not None:
+            ran = msgspec.structs.replace(ran, traceparent=self._traceparent)
         record = await self._bridge(what, self._storage.effects.record, self.fence, envelope, outcome, ran=ran)
         self._records[envelope.replay_key] = record
         return record

@@ -266,6 +266,7 @@ class TurnRun:
         )
         self._journal, self._hand_offs, self._agent = journal, 0, None
         self.parking.attach(journal)
+        journal.enter_span()
         if recorded:
             await journal.load()
         self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)

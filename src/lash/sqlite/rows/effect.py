@@ -246,6 +246,7 @@ def _insert_recorded(
         began_at_ms=now_ms - ran.took_ms,
         attempt=ran.attempt,
         tries=ran.tries,
+        traceparent=ran.traceparent,
         now_ms=now_ms,
     )
     return written if inserted else None
@@ -315,6 +316,7 @@ def _runner(claimant: Claimant) -> dict[str, SQLiteValue]:
         "process": claimant.process,
         "token": claimant.token,
         "attempt": claimant.attempt,
+        "traceparent": claimant.traceparent,
     }
 
 

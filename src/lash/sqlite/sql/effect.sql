@@ -1,7 +1,8 @@
 -- name: effect_row
 -- One effect.
 SELECT replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
-    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
+    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker,
+    traceparent
 FROM lash_effects
 WHERE scope_id = :scope_id AND replay_key = :replay_key;
 
@@ -9,14 +10,15 @@ WHERE scope_id = :scope_id AND replay_key = :replay_key;
 -- Those of some effects that exist, each with its place in a JSON array of scope ids and keys.
 SELECT e.replay_key, e.envelope, e.envelope_hash, e.status, e.outcome, e.error, e.once, e.owner_id, e.incarnation_id,
     e.process, e.token, e.fencing, e.expires_at_ms, e.due_at_ms, e.settled_rank, e.created_at_ms, e.updated_at_ms,
-    e.began_at_ms, e.attempt, e.tries, e.worker, wanted.key
+    e.began_at_ms, e.attempt, e.tries, e.worker, e.traceparent, wanted.key
 FROM json_each(:names) AS wanted
 CROSS JOIN lash_effects AS e ON e.scope_id = wanted.value ->> 0 AND e.replay_key = wanted.value ->> 1;
 
 -- name: effect_page
 -- Effects of a scope by their keys.
 SELECT replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
-    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
+    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker,
+    traceparent
 FROM lash_effects
 WHERE scope_id = :scope_id AND replay_key > :after
 ORDER BY replay_key
@@ -25,7 +27,8 @@ LIMIT :limit;
 -- name: effect_recent
 -- The last effects of a scope to change, the newest first; an earlier key first if the times are equal.
 SELECT replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
-    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
+    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker,
+    traceparent
 FROM lash_effects
 WHERE scope_id = :scope_id AND replay_key IN (
     SELECT e.replay_key
@@ -40,18 +43,20 @@ ORDER BY updated_at_ms DESC, replay_key;
 -- Starts an effect under a first claim.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, once, owner_id, incarnation_id,
-    process, token, fencing, expires_at_ms, due_at_ms, group_key, created_at_ms, updated_at_ms, began_at_ms, attempt
+    process, token, fencing, expires_at_ms, due_at_ms, group_key, created_at_ms, updated_at_ms, began_at_ms, attempt,
+    traceparent
 )
 VALUES (
     :scope_id, :replay_key, :session_key, :process_key, :envelope, :envelope_hash, 'in_progress', :once, :owner_id,
-    :incarnation_id, :process, :token, 1, :expires_at_ms, :due_at_ms, :group_key, :now_ms, :now_ms, :now_ms, :attempt
+    :incarnation_id, :process, :token, 1, :expires_at_ms, :due_at_ms, :group_key, :now_ms, :now_ms, :now_ms, :attempt,
+    :traceparent
 );
 
 -- name: effect_take
 -- Gives an effect to a new runner under the next fencing number if no other runner has changed it; its due time stays.
 UPDATE lash_effects
 SET once = :once, owner_id = :owner_id, incarnation_id = :incarnation_id, process = :process, token = :token,
-    began_at_ms = :now_ms, attempt = :attempt,
+    began_at_ms = :now_ms, attempt = :attempt, traceparent = :traceparent,
     fencing = fencing + 1, expires_at_ms = :expires_at_ms, updated_at_ms = :now_ms
 WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :envelope_hash
     AND status = 'in_progress' AND fencing = :seen_fencing AND token IS :seen_token
@@ -77,7 +82,8 @@ SET status = :status, outcome = :outcome, error = :error, expires_at_ms = NULL, 
 WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :envelope_hash AND token = :token
     AND fencing = :fencing AND status = 'in_progress'
 RETURNING replay_key, envelope, envelope_hash, status, outcome, error, once, owner_id, incarnation_id, process, token,
-    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker;
+    fencing, expires_at_ms, due_at_ms, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker,
+    traceparent;
 
 -- name: effect_finish_group
 -- Counts an effect that has just finished in its group.
@@ -98,11 +104,11 @@ WHERE scope_id = :scope_id AND replay_key = :replay_key AND envelope_hash = :env
 -- Records an effect under the live lease of its session, unless its key has a record.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing,
-    due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
+    due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker, traceparent
 )
 SELECT
     :scope_id, :replay_key, l.session_key, NULL, :envelope, :envelope_hash, :status, :outcome, :error, 0, 0,
-    :due_at_ms, :group_key, :settled_rank, :now_ms, :now_ms, :began_at_ms, :attempt, :tries, :owner_id
+    :due_at_ms, :group_key, :settled_rank, :now_ms, :now_ms, :began_at_ms, :attempt, :tries, :owner_id, :traceparent
 FROM lash_sessions AS s
 JOIN lash_session_leases AS l ON l.session_key = s.session_key
 WHERE s.session_id = :owned_by AND l.owner_id = :owner_id AND l.incarnation_id = :incarnation_id
@@ -114,11 +120,11 @@ ON CONFLICT (scope_id, replay_key) DO NOTHING;
 -- processes would copy the inserted values, and take twice as long.
 INSERT INTO lash_effects (
     scope_id, replay_key, session_key, process_key, envelope, envelope_hash, status, outcome, error, once, fencing,
-    due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker
+    due_at_ms, group_key, settled_rank, created_at_ms, updated_at_ms, began_at_ms, attempt, tries, worker, traceparent
 )
 SELECT
     :scope_id, :replay_key, NULL, l.process_key, :envelope, :envelope_hash, :status, :outcome, :error, 0, 0,
-    :due_at_ms, :group_key, :settled_rank, :now_ms, :now_ms, :began_at_ms, :attempt, :tries, :owner_id
+    :due_at_ms, :group_key, :settled_rank, :now_ms, :now_ms, :began_at_ms, :attempt, :tries, :owner_id, :traceparent
 FROM lash_processes AS p
 JOIN lash_process_leases AS l ON l.process_key = p.process_key
 WHERE p.process_id = :owned_by AND l.owner_id = :owner_id AND l.incarnation_id = :incarnation_id
