@@ -117,7 +117,7 @@ async def test_sessions_are_counted_once_and_by_state(storage: Storage, backend_
 
 
 async def test_messages_for_later_count_when_they_are_due(storage: Storage, backend_url: str) -> None:
-    """A delayed message is no demand; its moment is next_due_at."""
+    """A delayed message does not count as demand; its moment is next_due_at."""
     at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=2)
     await send(storage, "a", at=at)
     found = await demand(backend_url)

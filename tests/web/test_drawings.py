@@ -88,7 +88,7 @@ def test_a_lost_attempt_is_a_mark(failures: int, crashes: int, texts: list[str])
 
 
 def test_a_pause_starts_the_count_of_attempts_again() -> None:
-    """A lower attempt after a higher one is no loss: attempts of a process are counted from its last pause."""
+    """A lower attempt after a higher one is not a loss: attempts of a process are counted from its last pause."""
     assert lost_attempts([(2, 50, 60), (1, 0, 10), (1, 100, 110)], "crashed") == [
         TimelineBar("attempt 1 crashed", 10, 10, "bad", is_mark=True)
     ]

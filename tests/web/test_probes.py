@@ -1,4 +1,4 @@
-"""``/live``, ``/ready`` and ``/metrics`` of the console: what they show, and to whom."""
+"""``/live``, ``/ready`` and ``/metrics`` of the console: what they show to which client."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class _Held(Generic[T]):
         self._enter = enter
         self._failed = failed
         self.opened: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        # Callers may be gone when it fails; then there is no one to raise it to.
+        # Callers may be gone when it fails; then no caller gets the error.
         self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.leave = asyncio.Event()
         # Not the context of the run that is the first to need it: the resource outlives that run.

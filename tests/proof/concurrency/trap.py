@@ -14,7 +14,7 @@ class Trap:
         self.armed = False
 
     def __call__(self, name: str) -> None:
-        # The log of SQLite is copied back after a commit, and is no part of what is done.
+        # The log of SQLite is copied back after a commit; that is not part of what is done.
         if not self.armed or name == "checkpoint":
             return
         if self._left == 0:

@@ -89,7 +89,7 @@ def bearer_token(token: str, operator: Operator) -> AccessCheck:
 
 
 def _operator_of(context: ServerRequestContext[Any, Any]) -> Operator:
-    """Return the operator whom the check of this request has named."""
+    """Return the operator that the check of this request named."""
     assert isinstance(context.request, Request), "every request over HTTP has one"
     operator: Operator = context.request.scope["lash_operator"]
     return operator
