@@ -32,7 +32,9 @@ STRUCTURE = {
     "lash_components": "hash key",
     "lash_dead_letters": "agent batch_id claim_token delivery lane merge_key slot source_key",
     "lash_effect_groups": "group_key scope_id",
-    "lash_effects": "envelope_hash group_key incarnation_id owner_id process replay_key scope_id status token worker",
+    "lash_effects": (
+        "envelope_hash group_key incarnation_id owner_id process replay_key scope_id status token traceparent worker"
+    ),
     "lash_frames": "frame_id",
     "lash_grants": "frame_id kind label session_id",
     "lash_activity_tails": "epoch",
