@@ -107,12 +107,12 @@ def test_scripts_are_whole(shell: str) -> None:
 
 
 def test_every_id_has_its_type() -> None:
-    """An argument or option that is named like an id completes ids; `chat` and `start` have another storage."""
+    """An argument or option that is named like an id completes ids; `chat`, `start` and `lang run` have another storage."""
     nouns = {"session_id", "session_ids", "process_id", "worker_id", "batch_ids", "source"}
     for name, leaf in LEAVES.items():
         for each in leaf.params:
             new = (name, each.name) in {("sessions import", "session_id"), ("sessions import", "source")}
-            if each.name in nouns and not new and name not in ("chat", "start", "db restore"):
+            if each.name in nouns and not new and name not in ("chat", "start", "lang run", "db restore"):
                 assert type(each.type).__name__ == "Noun", (name, each.name)
 
 

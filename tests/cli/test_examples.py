@@ -42,8 +42,9 @@ async def digest(ctx: lash.Context) -> None: ...
 @app.process
 async def refund(ctx: lash.Context, order: int) -> None: ...
 """
-WITH_A_WORKER = {"ask", "sessions watch", "watch", "web", "worker"}
-"""Commands that need a worker, or do not end: see below, `tests.cli.test_conversation` and tests/proof/web."""
+WITH_A_WORKER = {"ask", "mcp", "sessions watch", "watch", "web", "worker"}
+"""Commands that need a worker, or do not end: see below, `tests.cli.test_conversation`, tests/proof/web and
+tests/protocols/mcp."""
 
 WITH_A_FRAMEWORK = {"import"}
 """Commands that need a framework, in whose environment they are tested: `make adapters`."""

@@ -33,7 +33,7 @@ def test_empty_lists_say_what_to_do_next(backend_url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("sesions ls", "unknown command 'sesions'; did you mean 'sessions'? (see: lash --help)"),
+        ("sesions ls", "unknown command 'sesions'; did you mean 'sessions' or 'versions'? (see: lash --help)"),
         ("sche", "unknown command 'sche'; did you mean 'schedules'? (see: lash --help)"),
         ("sessions list", "unknown command 'list'; did you mean 'ls'? (see: lash sessions --help)"),
         ("sessions delete s", "unknown command 'delete'; did you mean 'rm'? (see: lash sessions --help)"),

@@ -41,6 +41,7 @@ INSTEAD: Final[Mapping[str, tuple[str, str]]] = {
         ":",
         "the same",
     ),
+    "lash mcp --http HOST:PORT": (":", "it serves until a signal; tests/protocols/mcp runs it"),
     "pip uninstall lash": (":", "it would change the environment of the tests"),
     "pip install --force-reinstall lash-runtime": (":", "the same"),
 }

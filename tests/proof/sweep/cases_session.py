@@ -9,6 +9,7 @@ from lash.errors import NodeConflict, RevisionConflict
 from lash.model.lease import Lease, LeaseFence, LeaseOwner
 from lash.model.queue import Boundary
 from lash.model.record import RecordDelete, RecordPut
+from lash.model.session.checkpoint import CheckpointDraft, TurnState
 from lash.model.session.commit import Commit, ReplaceFull
 from lash.model.session.message import AttachmentRef
 from lash.model.session.session import SessionMeta
@@ -68,7 +69,7 @@ async def labelled(storage: Storage, clock: ManualClock) -> None:
 
 
 async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
-    """A commit with all parts: input, a wake, effects, a checkpoint, usage, an attachment, records, the lease."""
+    """A commit with all parts: input, a wake, effects, a checkpoint, an agent, usage, an attachment, records, the lease."""
     await started(storage, "s", "a")
     await storage.processes.register(process("p", NEWS, wake_session_id="s"))
     await storage.events.append("p", news())
@@ -88,7 +89,10 @@ async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
         release=fence,
         frames=(frame("f"),),
         current_frame_id="f",
-        checkpoint=draft(1, {"k": b"v" * 2_000}),
+        checkpoint=CheckpointDraft(
+            turn_state=TurnState(turn_index=1, protocol_turn_options={"agent": "helper"}),
+            components={"k": b"v" * 2_000},
+        ),
         usage=(spent(3, 5),),
         attachments=(attachment.id,),
         records=(
