@@ -141,12 +141,15 @@ FIRST: Final = (
 
 ROTATED: Final = {
     "tests/benchmarks/test_scenarios.py": 12,
+    "tests/cli/test_examples.py": 2,
     "tests/deploy/test_litestream.py": 2,
+    "tests/docs/test_blocks.py": 2,
+    "tests/docs/test_commands.py": 2,
     "tests/engine/migration/test_previous_version.py": 2,
     "tests/engine/postgres/test_companies.py": 2,
     "tests/engine/postgres/test_rotten_rows.py": 2,
     "tests/engine/postgres/test_version_15.py": 20,
-    "tests/proof/fuzz/test_damage.py": 2,
+    "tests/proof/fuzz/test_damage.py": 4,
     "tests/proof/programs/test_effects.py": 10,
     "tests/proof/programs/test_kills.py": 20,
     "tests/proof/security/test_sealed_contract.py": 4,
@@ -155,9 +158,9 @@ ROTATED: Final = {
 }
 """Files of which CI runs one of so many parts for each commit (`tools.rotation`); ``make proof`` runs all of them.
 
-They are the scenarios of the benchmarks at a tiny size, programs that are crashed everywhere, tests that repeat others
-with encryption or at random, kills that both front-end protocols survive by the same code, and tests of a rolling
-upgrade and of other servers, whose parts are databases.
+They are the scenarios of the benchmarks at a tiny size, pages and commands of the documentation, programs that are
+crashed everywhere, tests that repeat others with encryption or at random, kills that both front-end protocols survive
+by the same code, and tests of a rolling upgrade and of other servers, whose parts are databases.
 """
 MEMORY_PARTS: Final = 6
 """The same for the tests on SQLite in memory, which is the engine of files without the file."""

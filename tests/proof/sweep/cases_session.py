@@ -69,7 +69,7 @@ async def labelled(storage: Storage, clock: ManualClock) -> None:
 
 
 async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
-    """A commit with all parts: input, a wake, effects, a checkpoint, an agent, usage, an attachment, records, the lease."""
+    """A commit with all parts: input, a wake, effects, a checkpoint, an agent, usage, a file, records, the lease."""
     await started(storage, "s", "a")
     await storage.processes.register(process("p", NEWS, wake_session_id="s"))
     await storage.events.append("p", news())
