@@ -107,7 +107,7 @@ def test_scripts_are_whole(shell: str) -> None:
 
 
 def test_every_id_has_its_type() -> None:
-    """Arguments and options that are named like ids complete ids; `chat`, `start` and `lang run` have another storage."""
+    """Arguments and options named like ids complete ids; `chat`, `start` and `lang run` have another storage."""
     nouns = {"session_id", "session_ids", "process_id", "worker_id", "batch_ids", "source"}
     for name, leaf in LEAVES.items():
         for each in leaf.params:
