@@ -47,7 +47,7 @@ def large_fleet(workers: int, rate: float, *, shares: bool = True, wakes_all: bo
 
 def small_fleet(workers: int) -> Setting:
     """Return what scenario `fleet-throughput` measures: everything on one machine with two cores."""
-    return Setting(workers=workers, sessions=6 * workers, slots=2, cores=2, shares_cores=True, machines=1, seconds=5.0)
+    return Setting(workers=workers, sessions=64, slots=4, cores=2, shares_cores=True, machines=1, seconds=5.0)
 
 
 def main() -> None:

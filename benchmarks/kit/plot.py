@@ -22,11 +22,12 @@ def plot(result: dict[str, Any]) -> str:
 
 
 def _series(rows: list[dict[str, Any]]) -> dict[str, list[Point]]:
-    """Return the points of each contender."""
+    """Return the points of each contender and case; the number of workers, which a case names, is across."""
     series: dict[str, list[Point]] = {}
     for row in rows:
         point = Point(row["at"], row["median"], min(row["values"]), max(row["values"]))
-        series.setdefault(row["contender"], []).append(point)
+        case = [part for part in row["case"].split(", ") if "worker" not in part]
+        series.setdefault(", ".join((row["contender"], *case)), []).append(point)
     return series
 
 

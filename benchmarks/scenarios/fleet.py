@@ -27,15 +27,17 @@ _IDLE_S = 30.0
 """As long as the longest interval at which an idle worker reports itself."""
 _SETTLE_S = 0.5
 """After a turn its worker may still poll."""
-_SLOTS = 2
+_SLOTS = 4
 """So few turns at once for each worker that a single one does not use up the processor."""
 _WARM_UP = 1.5
 """Rounds of a throughput that are not measured, at least."""
 _FIRST_TURNS = 5
 """How many turns each session has before a throughput is measured."""
 _WARM_UP_LIMIT_S = 60.0
-_AHEAD = 3
-"""How many sessions wait for each slot of the fleet."""
+_DEMAND = 64
+"""How many sessions ask again at once, whatever the size of the fleet."""
+_BACKLOG = 3
+"""How many sessions ask for each slot of the fleet, where demand grows with it and no slot is ever free."""
 
 _JOB_LIMIT_S = 60.0
 _REAL = 0.5
@@ -213,26 +215,38 @@ async def _load(workers: Crowd, url: str, server: int, callers: int, rounds: int
 
 
 def throughput(workspace: Workspace) -> Report:
-    """Measure turns a second of agents that wait 50 ms in a step, as the fleet grows."""
+    """Measure turns a second of agents that wait 50 ms in a step, as the fleet grows.
+
+    Once for the same demand, and once for a demand that grows with the fleet, so that every slot is always taken.
+    """
     rows: list[Row] = []
     seconds = max(0.5, 4 * workspace.scale)
     server = server_pid(workspace.server)
     for size in _sizes(workspace, 1, 2, 4, 8, 16, 32):
-        callers = _AHEAD * _SLOTS * size
-        with workspace.database() as url, crowd(workspace.new_path(), "lash", size, url, sessions=_SLOTS) as workers:
-            figures = asyncio.run(_load(workers, url, server, callers, workspace.rounds, seconds))
-        rows += [
-            Row(contender="lash", case=_case(size, case), unit=_UNITS[case], samples=Samples(tuple(values)), at=size)
-            for case, values in figures.items()
-        ]
+        for demand, callers in (("", workspace.count(_DEMAND, least=4)), ("backlog", _BACKLOG * _SLOTS * size)):
+            with (
+                workspace.database() as url,
+                crowd(workspace.new_path(), "lash", size, url, sessions=_SLOTS) as workers,
+            ):
+                figures = asyncio.run(_load(workers, url, server, callers, workspace.rounds, seconds))
+            for case, values in figures.items():
+                name = _case(size, ", ".join(filter(None, (demand, case))))
+                rows.append(
+                    Row(contender="lash", case=name, unit=_UNITS[case], samples=Samples(tuple(values)), at=size)
+                )
     rates = [row for row in rows if row.unit == _UNITS[""]]
-    best = max(rates, key=lambda row: row.samples.median)
+    steady, crowded = rates[::2], rates[1::2]
+    best, best_crowded = (max(those, key=lambda row: row.samples.median) for those in (steady, crowded))
     return Report(
-        ratios=(Ratio.of(rates[-1], best), Ratio.of(best, rates[0])),
+        ratios=(
+            Ratio.of(steady[-1], best),
+            Ratio.of(best, steady[0]),
+            Ratio.of(crowded[-1], best_crowded),
+        ),
         rows=tuple(rows),
         versions=postgres_versions(workspace),
         notes=(
-            f"{_SLOTS} turns at once for each worker, and {_AHEAD} sessions that ask for each of these",
+            f"{_SLOTS} turns at once for each worker; {_DEMAND} sessions ask; backlog: {_BACKLOG} for each slot",
             f"callers, workers and the server share the machine; its load during the run: {os.getloadavg()[0]:.1f}",
         ),
     )
