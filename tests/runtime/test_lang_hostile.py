@@ -60,7 +60,7 @@ async def test_hostile_programs_end_and_the_worker_keeps_its_work(world: World) 
     ("source", "message"),
     [
         ("process p() { finish await os.system({cmd: 'ls'}) }", "host has no module `os`"),
-        ("process p() { finish open('/etc/passwd') }", "there is no builtin `open`"),
+        ("process p() { finish open('/etc/passwd') }", "unknown builtin `open`"),
         ("process p() { finish web.get({url: 'a'}) }", "host has no module `web`"),
         ("process p() { finish __import__ }", "`__import__` is not defined"),
         ("process p(x: any) { finish x.get({}) }", "needs a module authority on its left"),

@@ -126,7 +126,7 @@ def unknown_builtin(body: Body, node: nodes.BuiltinCall) -> Exception:
     """Return the error for a call of a name that is not a builtin: often a tool without its module."""
     context = body.context
     if node.name in context.processes:
-        message = f"there is no builtin `{node.name}`"
+        message = f"unknown builtin `{node.name}`"
         return context.error("unknown-builtin", message, node.span, f"start the process: `start {node.name}(...)`")
     modules = sorted(
         f"{alias}.{node.name}" for alias, module in context.catalogue.modules.items() if node.name in module.operations
@@ -134,7 +134,7 @@ def unknown_builtin(body: Body, node: nodes.BuiltinCall) -> Exception:
     if modules:
         message = f"host operations need their module path: `{modules[0]}`"
         return context.error("bare-tool-call", message, node.span, f"write `await {modules[0]}(...)`")
-    message = f"there is no builtin `{node.name}`"
+    message = f"unknown builtin `{node.name}`"
     return context.error("unknown-builtin", message, node.span, similar(node.name, BUILTINS, "{}(...)"))
 
 
