@@ -13,7 +13,12 @@ from typing import Final
 
 from tools.compile_rules import postgres_compiles, sqlite_compiles
 from tools.language_rules import prose_is_plain
-from tools.python_rules import long_files_and_functions, no_sql_from_strings, nothing_runs_data
+from tools.python_rules import (
+    long_files_and_functions,
+    no_sql_from_strings,
+    nothing_runs_data,
+    typed_reads_are_prepared,
+)
 from tools.repository import Finding, Repository, Rule
 from tools.shell_rules import rows_have_the_same_files, shell_equality, shells_are_written_once
 from tools.sql_rules import (
@@ -34,6 +39,7 @@ RULES: Final[tuple[Rule, ...]] = (
     queries_are_used_and_exist,
     no_sql_from_strings,
     nothing_runs_data,
+    typed_reads_are_prepared,
     nothing_left_to_do,
     prose_is_plain,
     decisions_are_numbered,

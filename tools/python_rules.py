@@ -24,6 +24,7 @@ _STATEMENT = re.compile(
 _CLAUSE = re.compile(r"\s*(?:WHERE|AND|OR|ORDER BY|GROUP BY|LIMIT|JOIN|VALUES|RETURNING|ON CONFLICT|FROM|SET)\b")
 _FOREIGN_TABLES: Final = "lash/adapters/importing/source.py"
 """Reads the tables of other programs, whose names and columns are data; it quotes each of them."""
+_TYPED_READS: Final = "lash/base/shapes.py"
 _RUNNERS: Final = frozenset({"eval", "exec", "compile", "__import__"})
 _SHELLS: Final = frozenset({"system", "popen"})
 _UNSAFE_MODULES: Final = frozenset(
@@ -48,6 +49,27 @@ def nothing_runs_data(repository: Repository) -> Iterator[Finding]:
     for path, module in repository.modules(SOURCE):
         for node in ast.walk(module):
             yield from (Finding(path, getattr(node, "lineno", 0), message) for message in _runs_data(node))
+
+
+def typed_reads_are_prepared(repository: Repository) -> Iterator[Finding]:
+    """Only `lash.base.shapes` lets msgspec read values of a type: threads that use a new type at once crash."""
+    for path, module in repository.modules(SOURCE):
+        if str(path).endswith(_TYPED_READS):
+            continue
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call) and _reads_typed(node):
+                yield Finding(path, node.lineno, "msgspec reads a type here; call lash.base.shapes, which prepares it")
+
+
+def _reads_typed(call: ast.Call) -> bool:
+    """Return True for ``msgspec.convert``, a typed decoder of msgspec, and a typed ``decode`` of one of its formats."""
+    name = ast.unparse(call.func)
+    if name == "msgspec.convert":
+        return True
+    if not name.startswith(("msgspec.json.", "msgspec.msgpack.")):
+        return False
+    is_typed = any(keyword.arg == "type" for keyword in call.keywords)
+    return is_typed or (name.endswith(".Decoder") and bool(call.args))
 
 
 def _runs_data(node: ast.AST) -> Iterator[str]:

@@ -17,12 +17,13 @@ def stored_bytes(url: str) -> int:
 
 
 def file_bytes(path: Path) -> int:
-    """Return the size of a SQLite file and of what lies beside it."""
+    """Return the size of a SQLite file and of what lies beside it, without the memory that open connections share."""
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(15_000)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     connection.close()
-    return sum(each.stat().st_size for each in path.parent.iterdir() if each.name.startswith(path.name))
+    beside = (each for each in path.parent.iterdir() if each.name.startswith(path.name))
+    return sum(each.stat().st_size for each in beside if not each.name.endswith("-shm"))
 
 
 async def _on_postgres(url: str) -> int:

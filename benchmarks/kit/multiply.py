@@ -24,6 +24,8 @@ _COUNTERS: Final = {
     "next_key": "run",
     "subscription_key": "subscription",
     "schedule_key": "schedule",
+    "registered_seq": "change",
+    ("lash_process_events", "seq"): "change",
     ("lash_process_changes", "seq"): "change",
     ("lash_batches", "seq"): "batch",
     ("lash_dead_letters", "seq"): "batch",

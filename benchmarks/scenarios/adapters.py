@@ -103,9 +103,9 @@ def _growth(answer: dict[str, Any], name: str = "taken_ms") -> float:
 
 
 def _ratios(rows: Sequence[Row], ours: str, backends: Sequence[str]) -> tuple[Ratio, ...]:
-    """Return ours over the best of the others, case by case and database by database."""
+    """Return ours over the best of the others, variant by variant, case by case and database by database."""
     ratios: list[Ratio] = []
-    for mine in (row for row in rows if row.contender == ours):
+    for mine in sorted((row for row in rows if row.contender.startswith(ours)), key=lambda row: row.contender != ours):
         others = [row for row in rows if row.case == mine.case and not row.contender.startswith("Lash")]
         if others and mine.case.startswith(tuple(backends)):
             ratios.append(Ratio.of(mine, min(others, key=lambda row: row.samples.median)))
@@ -214,7 +214,10 @@ register(
             _sessions,
             "openai_agents_adapter",
             "LashSession",
-            {"sqlite": ("SQLiteSession", "SQLAlchemySession"), "postgres": ("SQLAlchemySession",)},
+            {
+                "sqlite": ("LashSession by URL", "SQLiteSession", "SQLAlchemySession"),
+                "postgres": ("LashSession by URL", "SQLAlchemySession"),
+            },
             {**_SESSION, "first read of all": functools.partial(_median, "first_ms")},
         ),
         better=Better.LESS,

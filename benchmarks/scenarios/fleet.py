@@ -29,8 +29,8 @@ _SETTLE_S = 0.5
 """After a turn its worker may still poll."""
 _SLOTS = 4
 """So few turns at once for each worker that a single one does not use up the processor."""
-_WARM_UP = 1.5
-"""Rounds of a throughput that are not measured, at least."""
+_WARM_UP = 3.0
+"""Rounds of a throughput that are not measured, at least: workers of a full machine find their number meanwhile."""
 _FIRST_TURNS = 5
 """How many turns each session has before a throughput is measured."""
 _WARM_UP_LIMIT_S = 60.0

@@ -3,6 +3,7 @@
 import pytest
 
 from lash.base.limits import (
+    are_plain_identifiers,
     check_content,
     check_digest,
     check_identifier,
@@ -43,6 +44,16 @@ def test_what_cannot_serve_as_an_identifier_is_refused(wrong: object, message: s
     with pytest.raises(InvalidInput) as caught:
         check_identifier("id", wrong)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("wrong", ["", " \t\n", "a" * 256, "a\0", "ab\ud800", "é", b"a", None, 1])
+def test_plain_identifiers_are_valid_and_in_ascii(wrong: object) -> None:
+    """One that is not valid, or not in ASCII, makes the answer no, wherever it stands."""
+    assert are_plain_identifiers()
+    assert are_plain_identifiers("a", " a ", "a" * 255, "new\nline")
+    assert not are_plain_identifiers(wrong)
+    assert not are_plain_identifiers("a", wrong)
+    assert not are_plain_identifiers(wrong, "a")
 
 
 def test_text_may_be_empty_and_longer() -> None:

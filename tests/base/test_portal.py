@@ -7,25 +7,36 @@ import contextvars
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from lash.base.in_place import new_loop
 from lash.base.portal import Portal
 from lash.errors import ConfigError, InvalidInput, StorageClosed
 
 PATIENCE_S = 20.0
 
 
-@pytest.fixture
-def portal() -> Iterator[Portal]:
-    given = Portal("lash-test")
+Calls = Callable[..., Awaitable[object]]
+
+
+@pytest.fixture(params=["threads", "in place"])
+def portal(request: pytest.FixtureRequest) -> Iterator[Portal]:
+    """A portal that changes threads for each call, and one that runs first steps in place."""
+    given = Portal("lash-test", new_loop=new_loop) if request.param == "in place" else Portal("lash-test")
     given.open()
     yield given
     given.close()
 
 
-async def test_a_task_awaits_a_call_in_the_other_loop(portal: Portal) -> None:
+@pytest.fixture(params=["await_call", "await_in_place"])
+def call(request: pytest.FixtureRequest, portal: Portal) -> Calls:
+    method: Calls = getattr(portal, request.param)
+    return method
+
+
+async def test_a_task_awaits_a_call_in_the_other_loop(call: Calls) -> None:
     """The result arrives, the caller's context variables are seen, and the caller's loop goes on meanwhile."""
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
     variable.set("the caller's")
@@ -36,12 +47,11 @@ async def test_a_task_awaits_a_call_in_the_other_loop(portal: Portal) -> None:
         here.call_soon_threadsafe(ran.set)
         return number + add, variable.get(), asyncio.get_running_loop() is here
 
-    assert await portal.await_call(work, 1, add=2) == (3, "the caller's", False)
+    assert await call(work, 1, add=2) == (3, "the caller's", False)
     await ran.wait()
-    assert await portal.await_call(threading.current_thread) is not threading.current_thread()
 
 
-async def test_a_cancelled_call_has_ended_when_the_caller_continues(portal: Portal) -> None:
+async def test_a_cancelled_call_has_ended_when_the_caller_continues(call: Calls) -> None:
     """The function is cancelled in its loop; CancelledError is raised in the caller after its clean-up."""
     started, events = threading.Event(), []
 
@@ -53,14 +63,14 @@ async def test_a_cancelled_call_has_ended_when_the_caller_continues(portal: Port
             await asyncio.sleep(0.02)
             events.append("cleaned up")
 
-    async def call() -> None:
+    async def caller() -> None:
         try:
-            await portal.await_call(work)
+            await call(work)
         except asyncio.CancelledError:
             events.append("cancelled")
             raise
 
-    task = asyncio.create_task(call())
+    task = asyncio.create_task(caller())
     await asyncio.to_thread(started.wait, PATIENCE_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -68,7 +78,7 @@ async def test_a_cancelled_call_has_ended_when_the_caller_continues(portal: Port
     assert events == ["cleaned up", "cancelled"]
 
 
-async def test_a_call_that_survives_its_cancellation_does_not_hide_it(portal: Portal) -> None:
+async def test_a_call_that_survives_its_cancellation_does_not_hide_it(call: Calls) -> None:
     """A function that returns in spite of its cancellation does not make asyncio.timeout miss its end."""
 
     async def stubborn() -> str:
@@ -80,10 +90,10 @@ async def test_a_call_that_survives_its_cancellation_does_not_hide_it(portal: Po
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
-            await portal.await_call(stubborn)
+            await call(stubborn)
 
 
-async def test_errors_are_raised_and_leave_no_cycle(portal: Portal) -> None:
+async def test_errors_are_raised_and_leave_no_cycle(call: Calls) -> None:
     """The error is the same object; nothing keeps it alive after the caller has dropped it."""
 
     class Marked(InvalidInput):
@@ -96,17 +106,17 @@ async def test_errors_are_raised_and_leave_no_cycle(portal: Portal) -> None:
     gc.disable()
     try:
         with pytest.raises(Marked) as caught:
-            await portal.await_call(fail)
+            await call(fail)
         watched = weakref.ref(caught.value)
         del caught
         for _ in range(3):
-            await portal.await_call(asyncio.sleep, 0)
+            await call(asyncio.sleep, 0)
         assert watched() is None
     finally:
         gc.enable()
 
 
-async def test_a_call_that_the_end_of_the_loop_cancels_is_refused(portal: Portal) -> None:
+async def test_a_call_that_the_end_of_the_loop_cancels_is_refused(portal: Portal, call: Calls) -> None:
     """Closing the portal ends calls in flight with StorageClosed, and refuses later ones."""
     started = threading.Event()
 
@@ -114,22 +124,27 @@ async def test_a_call_that_the_end_of_the_loop_cancels_is_refused(portal: Portal
         started.set()
         await asyncio.sleep(3_600)
 
-    task = asyncio.create_task(portal.await_call(work))
+    task = asyncio.ensure_future(call(work))
     await asyncio.to_thread(started.wait, PATIENCE_S)
     await asyncio.to_thread(portal.close)
-    for call in (task, portal.await_call(work)):
-        with pytest.raises(StorageClosed):
-            await call
+    with pytest.raises(StorageClosed):
+        await task
+    with pytest.raises(StorageClosed):
+        await call(work)
 
 
-async def test_a_call_from_inside_the_loop_is_refused(portal: Portal) -> None:
+async def test_a_call_from_inside_the_loop_is_refused(portal: Portal, call: Calls) -> None:
     """The loop cannot wait for itself."""
 
     async def outer() -> None:
-        await portal.await_call(asyncio.sleep, 0)
+        await call(asyncio.sleep, 0)
 
-    with pytest.raises(ConfigError, match="would block the event loop"):
-        await portal.await_call(outer)
+    def blocking() -> None:
+        portal.call(asyncio.sleep, 0)
+
+    for inside in (outer, blocking):
+        with pytest.raises(ConfigError, match="would block the event loop"):
+            await call(inside)
 
 
 def test_a_loop_that_is_closed_meanwhile_cancels_its_calls(portal: Portal) -> None:

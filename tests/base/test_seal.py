@@ -42,7 +42,7 @@ STRUCTURE = {
     "lash_nodes": "kind node_id parent_node_id",
     "lash_process_change_epoch": "epoch place system_id",
     "lash_process_changes": "kind process_id status",
-    "lash_process_events": "event_type payload_hash replay_key",
+    "lash_process_events": "event_type payload_hash replay_key status",
     "lash_process_leases": "incarnation_id owner_id process token",
     "lash_process_tombstones": "process_id status",
     "lash_processes": (

@@ -31,7 +31,7 @@ postgres-commit-rows chat chats-16 sqlite-processes reopen steps queue recover g
 flat-claim flat-active-tail flat-record flat-idle flat-turn wake-latency signal-latency enqueue-latency import-time
 idle-worker parked disk fleet fleet-throughput fleet-peers append-32 tail-20 list-sessions console console-streams
 adapter-langgraph adapter-openai adapter-adk adapter-pydantic-ai adapter-chatkit adapter-strands
-flat-program
+flat-program askers agent-turn fork-chain
 """
 
 

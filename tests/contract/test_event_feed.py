@@ -41,6 +41,54 @@ class TestChangeFeed:
         await registered(storage, "q")
         assert [change.process_id for change in (await feed(storage, cursor))[0]] == ["q"]
 
+    async def test_the_entries_of_a_pruned_process_stay_for_readers(self, harness: Harness) -> None:
+        """A reader behind sees the entries of a process that is gone, but none of which the feed was pruned."""
+        storage = await opened(harness)
+        await registered(storage, "p", "q")
+        seen = (await storage.events.changes(limit=1)).cursor
+        assert (await storage.processes.prune(ended_before_ms=0, through_cursor=seen)).pruned_process_ids == ()
+        await storage.events.append("p", event())
+        await storage.processes.complete("p", DONE)
+        later = harness.clock.now_ms() + 1
+        assert (await storage.processes.prune(ended_before_ms=later, through_cursor=None)).pruned_process_ids == ("p",)
+        for cursor in (None, seen):
+            changes, _ = await feed(storage, cursor, limit=1)
+            assert [(change.process_id, change.kind.value, change.sequence) for change in changes] == [
+                ("q", "registered", None),
+                ("p", "event", 1),
+                ("p", "event", 2),
+                ("p", "pruned", None),
+            ]
+
+    async def test_a_reader_at_the_end_sees_a_removal(self, harness: Harness) -> None:
+        """The last event of the feed belongs to the process that is removed: the removal has a place after it."""
+        storage = await opened(harness)
+        await registered(storage, outcome=DONE)
+        _, cursor = await feed(storage)
+        later = harness.clock.now_ms() + 1
+        await storage.processes.prune(ended_before_ms=later, through_cursor=cursor)
+        changes, cursor = await feed(storage, cursor)
+        assert [(change.process_id, change.kind) for change in changes] == [("p", ChangeKind.PRUNED)]
+        await registered(storage, "p")
+        changes, _ = await feed(storage, cursor)
+        assert [(change.process_id, change.kind) for change in changes] == [("p", ChangeKind.REGISTERED)]
+
+    async def test_the_feed_begins_after_what_it_was_pruned_of(self, harness: Harness) -> None:
+        """Events of a process that still exists leave the feed, not its log; the number of them is reported."""
+        storage = await opened(harness)
+        await registered(storage, "p")
+        for number in range(3):
+            await storage.events.append("p", event(payload=number))
+        await harness.clock.advance(10)
+        await storage.events.append("p", event(payload=3))
+        late = harness.clock.now_ms()
+        assert await storage.processes.prune_changes(before_ms=late, limit=3) == 3
+        assert await storage.processes.prune_changes(before_ms=late) == 1
+        assert await storage.processes.prune_changes(before_ms=late) == 0
+        assert [change.sequence for change in (await feed(storage))[0]] == [4]
+        assert [each.sequence for each in (await storage.events.tail()).events] == [4]
+        assert [each.sequence for each in await storage.events.after("p")] == [1, 2, 3, 4]
+
     async def test_the_tail_shows_the_events_of_all_processes(self, harness: Harness) -> None:
         """The tail has every event once, in order, page by page, with the cursors of the feed."""
         storage = await opened(harness)

@@ -161,7 +161,9 @@ SELECT 'session' || process_key % 2000, CASE WHEN process_key % 3 = 0 THEN 'fram
 FROM lash_processes;
 INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
 SELECT process_id, 'registered', NULL, 'running', 1 FROM lash_processes;
-ANALYZE lash_processes, lash_process_leases, lash_grants, lash_process_changes;
+INSERT INTO lash_process_events (process_key, sequence, event_type, payload_hash, payload, occurred_at_ms)
+SELECT process_key, 1, 'note', '', '{"payload":1}', 1 FROM lash_processes;
+ANALYZE lash_processes, lash_process_leases, lash_process_events, lash_grants, lash_process_changes;
 """
 """Fills a storage with copies of its one process."""
 
@@ -198,6 +200,8 @@ LISTS: Final[dict[str, Ask]] = {
     "grants of a process": lambda storage: storage.grants.of_process("p000007"),
     "detach a session": lambda storage: storage.grants.detach_session("session8"),
     "changes": lambda storage: storage.events.changes(),
+    "events of all processes": lambda storage: storage.events.tail(),
+    "pruning of the feed": lambda storage: storage.processes.prune_changes(before_ms=5, limit=100),
     "undeliverable wakes": lambda storage: storage.events.undeliverable_wakes(),
 }
 """Queries of a full storage."""
@@ -296,7 +300,9 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _is_large(node: dict[str, Any]) -> bool:
-    return node.get("Relation Name") in {"lash_processes", "lash_process_leases", "lash_grants", "lash_process_changes"}
+    return node.get("Relation Name") in {
+        *("lash_processes", "lash_process_leases", "lash_process_events", "lash_grants", "lash_process_changes")
+    }
 
 
 def _rows_read(node: dict[str, Any]) -> float:

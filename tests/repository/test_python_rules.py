@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.repository.trees import messages, places, tree
-from tools.python_rules import long_files_and_functions, no_sql_from_strings, nothing_runs_data
+from tools.python_rules import (
+    long_files_and_functions,
+    no_sql_from_strings,
+    nothing_runs_data,
+    typed_reads_are_prepared,
+)
 
 BUILT = [
     'sql = f"SELECT * FROM {table}"',
@@ -106,3 +111,27 @@ def test_long_files_and_functions_are_reported(tmp_path: Path) -> None:
     }
     repository = tree(tmp_path, files)
     assert places(list(long_files_and_functions(repository))) == [("src/lash/long.py", 0), ("src/lash/long.py", 2)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "value = msgspec.convert(given, Kind)",
+        "value = msgspec.json.decode(text, type=Kind)",
+        "value = msgspec.msgpack.decode(content, type=list[Kind])",
+        "decoder = msgspec.json.Decoder(Kind)",
+        "decoder = msgspec.json.Decoder(type=Kind)",
+    ],
+)
+def test_a_typed_read_beside_the_prepared_ones_is_found(tmp_path: Path, code: str) -> None:
+    """A module that lets msgspec read a type without preparing it is a finding."""
+    repository = tree(tmp_path, {"src/lash/plan/wait.py": code})
+    assert places(list(typed_reads_are_prepared(repository))) == [("src/lash/plan/wait.py", 1)]
+
+
+@pytest.mark.parametrize(
+    "code", ["msgspec.json.decode(text)", "msgspec.json.Decoder().decode(text)", "msgspec.json.encode(value)"]
+)
+def test_reads_without_a_type_are_left_alone(tmp_path: Path, code: str) -> None:
+    """Plain JSON needs no preparation, and neither does writing."""
+    assert messages(typed_reads_are_prepared, tree(tmp_path, {"src/lash/plan/wait.py": code})) == []

@@ -134,6 +134,17 @@ def test_a_commit_cannot_release_the_lease_of_another_session() -> None:
     assert (caught.value.bound_session_id, caught.value.attempted_session_id) == (SESSION, "other")
 
 
+def test_a_release_that_is_the_fence_is_checked_like_any() -> None:
+    """It may be the same object as the fence; it must name the commit's own session then too."""
+    assert prepared(commit(fence=FENCE, release=FENCE)).commit.release == FENCE
+    other = replace(FENCE, resource=session_resource("other"))
+    with pytest.raises(SessionBindingMismatch):
+        prepared(commit(fence=other, release=other))
+    blank = replace(FENCE, token="")
+    with pytest.raises(InvalidInput, match=r"fence\.token is blank"):
+        prepared(commit(fence=blank, release=blank))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, assert_type
@@ -20,6 +20,7 @@ import trio
 
 import lash
 import lash.stores
+from lash.base import in_place
 from lash.connect.any_loop import any_loop_class, session_class, storage_class
 from lash.connect.link import LazyStorage
 from lash.connect.open import OpenOptions, open_storage
@@ -185,10 +186,58 @@ async def test_a_timeout_cancels_the_call_in_the_storage(url: str) -> None:
     async def only_asks() -> bool:
         """Return whether the storage runs no call but this one."""
         tasks = await asyncio.to_thread(link.call, asyncio.all_tasks)
-        return sum("_Call._call" in repr(task) and not task.done() for task in tasks) <= 1
+        return sum("Call._call" in repr(task) and not task.done() for task in tasks) <= 1
 
     await until(only_asks)
     assert (await storage.processes.get("p")) is not None
+
+
+@pytest.mark.parametrize("backend_name", ["sqlite"])
+async def test_a_short_call_changes_no_thread(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On SQLite, the statements of a read and of a brief write run in the thread of the caller."""
+    monkeypatch.setattr(in_place, "_PATIENCE_S", PATIENCE_S)
+    ran: list[tuple[str, int]] = []
+    storage = lash.shared(url, on_statement=lambda name: ran.append((name, threading.get_ident())))
+    await storage.sessions.create("s")
+
+    async def ran_here(call: Callable[[], Awaitable[object]], *statements: str) -> bool:
+        ran.clear()
+        await call()
+        assert tuple(name for name, _thread in ran) == statements
+        return {thread for _name, thread in ran} == {threading.get_ident()}
+
+    # The writer's thread takes over while commits are slow, and after writes of several tasks.
+    await until(lambda: ran_here(storage.session("s").head, "session_read"))
+    write = ("begin", "record_state", "record_put", "commit")
+    await until(lambda: ran_here(lambda: storage.records.put("c", "k", 1), *write))
+    await storage.close()
+
+
+def test_a_fork_of_a_program_with_a_loop(tmp_path: Path) -> None:
+    """A child of a parent that called from its own event loop gets ConfigError, in place or not."""
+    script = """
+        import asyncio, os, sys
+        import lash
+        storage = lash.shared(sys.argv[1])
+
+        async def calls():
+            for number in range(20):
+                await storage.sessions.create(f"s{number}")
+
+        asyncio.run(calls())
+        child = os.fork()
+        if not child:
+            try:
+                asyncio.run(calls())
+            except lash.ConfigError as error:
+                print(error, flush=True)
+            sys.exit()
+        assert os.waitpid(child, 0)[1] == 0
+        asyncio.run(calls())
+    """
+    ended = run_script(script, f"sqlite:///{tmp_path / 'lash.db'}")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "opened before the process forked" in ended.stdout
 
 
 async def test_errors_have_both_sides_in_their_traceback(memory: str) -> None:

@@ -9,11 +9,14 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+import lash
 from lash.backend.hints import session_tag
 from lash.model.work import SessionLanes
+from lash.plan.dispatch import count_steps
 from lash.plan.lane import take_turns
 from lash.runtime.worker.shares import Shares, choice_of
 from lash.runtime.worker.slots import Slots
+from lash.stores.hints import NO_TAGS
 
 SLOTS = 2
 """Turns at once in each worker."""
@@ -148,3 +151,16 @@ def test_no_session_starves() -> None:
     average = 1_000 / len(fleet.ran)
     assert len(fleet.ran) == 3 * SLOTS * 8
     assert min(fleet.ran.values()) >= average / 5
+
+
+async def test_a_poll_that_finds_nothing_waits_for_no_session(backend_url: str) -> None:
+    """A session that was left to another worker, and is not ready any more, does not make the worker poll again."""
+    async with lash.App(backend_url, options=lash.WorkerOptions(poll_s=60)) as app:
+        assert app._worker is not None
+        poller = app._worker._poller
+        others = [f"worker {number}" for number in range(50)]
+        left = next(each for each in map(str, range(50)) if count_steps(poller._shares._worker_id, each, others))
+        poller._shares.choose(SessionLanes(waiting=(left,)), NO_TAGS, others, place=1)
+        assert poller._shares.rest_s < 1
+        poller._start(await poller._poll())
+        assert poller._shares.rest_s == float("inf")

@@ -13,6 +13,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
+from benchmarks.peers.langgraph.agent import agent_task
 from benchmarks.peers.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
 
 
@@ -142,5 +143,11 @@ async def contend(question: Question) -> Answer:
 
 serve(
     ("langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres"),
-    {"chat": chat, "reopen": reopen, "delete": delete, "contend": contend},
+    {
+        "chat": chat,
+        "reopen": reopen,
+        "delete": delete,
+        "contend": contend,
+        "agent_turns": agent_task(_saver),
+    },
 )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import lash
 from benchmarks.peers.protocol import Answer, Crew, Question
 
-_LOOK_S = 0.1
+_LOOK_S = 0.5
 _STEP_S = 0.05
 _NUMBER = struct.Struct("<Q")
 

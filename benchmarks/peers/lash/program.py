@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import lash
+from benchmarks.peers.lash.agent import AGENT
 from benchmarks.peers.lash.fleet import FLEET
 from benchmarks.peers.lash.latency import LATENCY
 from benchmarks.peers.lash.more import MORE
@@ -141,5 +142,5 @@ async def queue(question: Question) -> Answer:
     return watch.answer(queued_s=queued_s, done=sorted(_done))
 
 
-TASKS = {"chat": chat, "reopen": reopen, "steps": steps, "queue": queue, **LATENCY, **MORE, **FLEET}
+TASKS = {"chat": chat, "reopen": reopen, "steps": steps, "queue": queue, **LATENCY, **MORE, **FLEET, **AGENT}
 serve(("apsw", "asyncpg"), TASKS, own={"lash": lash.__version__})

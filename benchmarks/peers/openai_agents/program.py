@@ -12,6 +12,7 @@ from agents import SQLiteSession
 from agents.extensions.memory import AdvancedSQLiteSession, SQLAlchemySession
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from benchmarks.peers.openai_agents.agent import agent_task
 from benchmarks.peers.protocol import Answer, Question, Watch, all_turns, count_whole, digest, serve
 
 Session = Any
@@ -127,4 +128,13 @@ async def contend(question: Question) -> Answer:
     return {"whole": whole}
 
 
-serve(("openai-agents", "sqlalchemy"), {"chat": chat, "reopen": reopen, "delete": delete, "contend": contend})
+serve(
+    ("openai-agents", "sqlalchemy"),
+    {
+        "chat": chat,
+        "reopen": reopen,
+        "delete": delete,
+        "contend": contend,
+        "agent_turns": agent_task(Sessions),
+    },
+)

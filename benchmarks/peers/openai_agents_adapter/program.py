@@ -27,6 +27,9 @@ async def _session(question: Question) -> Any:  # noqa: ANN401 (one of three cla
     if variant == "LashSession":
         async with await lash.open(url) as storage:
             yield LashSession("chat", storage)
+    elif variant == "LashSession by URL":
+        yield LashSession("chat", url)
+        await lash.shared(url).close()
     elif variant == "SQLiteSession":
         session = SQLiteSession("chat", Path(url.removeprefix("sqlite:///")))
         yield session

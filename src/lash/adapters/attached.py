@@ -46,23 +46,26 @@ class Attached:
         else:
             self._storage, self._loop, self._is_sqlite = source, _running_loop(), is_sqlite(source)
 
-    async def run(self, use: Callable[[Storage], Awaitable[T]]) -> T:
-        """Return the result of a coroutine that runs in the event loop of the storage."""
+    async def run(self, use: Callable[[Storage], Awaitable[T]], *, may_block: bool = False) -> T:
+        """Return the result of a coroutine that runs in the event loop of the storage.
+
+        ``may_block`` is for one that calls functions of the framework: in a shared storage, they run in its thread.
+        """
         if self._link is not None:
-            return await self._link.run(use)
+            return await self._link.run(use, may_block=may_block)
         running, storage = asyncio.get_running_loop(), self._opened()
         self._loop = self._loop or running
         if self._loop is running:
             return await use(storage)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(use, storage), self._loop))
 
-    async def settle(self, use: Callable[[Storage], Awaitable[T]]) -> T:
+    async def settle(self, use: Callable[[Storage], Awaitable[T]], *, may_block: bool = False) -> T:
         """Return the result of a write; a cancelled caller gets CancelledError once the write has ended."""
-        return await settled(self.run(use), starts_here=self.writes_here())
+        return await settled(self.run(use, may_block=may_block), starts_here=self.writes_here())
 
     def writes_here(self) -> bool:
-        """Return whether a short write ends in the task of its caller: on SQLite, in the event loop of the storage."""
-        return self._is_sqlite and self._loop in (None, _running_loop())
+        """Return whether a short write may end in the task of its caller: on SQLite, or in a shared storage."""
+        return self._link is not None or (self._is_sqlite and self._loop in (None, _running_loop()))
 
     def block(self, use: Callable[[Storage], Awaitable[T]]) -> T:
         """Return the result of the same coroutine, blocking the thread until it has ended."""

@@ -9,6 +9,7 @@ import msgspec
 
 from lash.agents.vocabulary import ToolCall
 from lash.base.replay_key import replay_key
+from lash.base.shapes import convert
 from lash.errors import InvalidInput, WaitRejected
 from lash.model.effect import EffectRecord, TurnScope
 from lash.model.value import JSON, JSONObject, Value
@@ -107,7 +108,7 @@ def read_decision(value: JSON) -> Approval:
     if isinstance(value, bool):
         return Approval(approved=value)
     try:
-        return msgspec.convert(value, Approval)
+        return convert(value, Approval)
     except msgspec.ValidationError:
         return Approval(approved=False, text=f"expected true, false or an Approval, got {value!r:.80}")
 
@@ -164,7 +165,7 @@ class _Asking(NamedTuple):
     def pending(self, step: EffectRecord | None) -> PendingApproval | None:
         """Return the call as the step recorded it; None if it has not."""
         try:
-            call = msgspec.convert(None if step is None else step.outcome, ToolCall)
+            call = convert(None if step is None else step.outcome, ToolCall)
         except msgspec.ValidationError:
             # A wait of the application that has such a name.
             return None

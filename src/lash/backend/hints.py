@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 from collections.abc import Callable
 from types import TracebackType
@@ -165,6 +166,7 @@ def process_tag(process_id: str) -> str:
     return session_tag(process_id)
 
 
+@functools.lru_cache(maxsize=4_096)
 def session_tag(session_id: str) -> str:
     """Return a short hash that identifies the session in a notification.
 

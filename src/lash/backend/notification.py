@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from lash.base.shapes import read_json
 from lash.plan.process.process import ProcessRow
 from lash.stores.hints import ANYTHING, NO_TAGS, NOTHING_ASSIGNED, Assigned, Hint, Tags
 
@@ -95,7 +96,7 @@ def parse_assigned(text: str) -> tuple[Hint, list[ProcessRow]]:
     if word != "work":
         return ANYTHING._replace(beat=word == BEAT), []
     try:
-        sessions, processes, rows = msgspec.json.decode(work, type=_Work)
+        sessions, processes, rows = read_json(work, _Work)
     except msgspec.DecodeError:
         return ANYTHING, []
     return Hint(assigned=Assigned(sessions, processes)), rows

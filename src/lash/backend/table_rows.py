@@ -34,6 +34,8 @@ TRANSACTION_ID: Final = "xid8"
 OWN_COLUMNS: Final = {"lash_sessions": frozenset({"changed"}), "lash_session_ids": frozenset({"changed"})}
 """Places in the feed of sessions on SQLite; a session that is moved there gets one at its next change."""
 
+_KEYS: Final = {"lash_process_events": ("process_key", "sequence")}
+"""The keys by which rows are read where a table has a shorter one, so that the rows of one owner follow each other."""
 _FIRST_PAGE: Final = 8
 _LARGEST_PAGE: Final = 500
 _PAGE_BYTES: Final = 4 * 1024 * 1024
@@ -176,9 +178,7 @@ def _changed(table: RowTable, row: Row, change: Callable[[SealedField, RowValue,
 def row_tables(catalogue: Catalogue) -> tuple[RowTable, ...]:
     """Return the tables of a move, each after the tables that its rows refer to, and then by name.
 
-    By name, the floor of the change feed precedes the changes. PostgreSQL needs that: the transaction that writes the
-    floor must not be later than the ones that write the changes. A row of a table may refer to another one of the table
-    that has a smaller key and is moved before it.
+    A row of a table may refer to another one of the table that has a smaller key and is moved before it.
     """
     moved = {name: table for name, table in catalogue.tables.items() if name not in NOT_MOVED}
     named = {name: {key.table for key in table.foreign_keys} - {name} for name, table in moved.items()}
@@ -231,7 +231,7 @@ def _row_table(name: str, table: Table) -> RowTable:
         for key in table.unique
         if key.predicate is None and all(table.columns[column].not_null for column in key.columns)
     ]
-    return RowTable(name=name, columns=columns, key=min(keys, key=lambda key: (len(key), key)))
+    return RowTable(name=name, columns=columns, key=_KEYS.get(name) or min(keys, key=lambda key: (len(key), key)))
 
 
 def require_marked(changed: int) -> None:

@@ -6,18 +6,17 @@ value that would not survive the round trip is refused when it is encoded.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import enum
 import hashlib
 import math
-import threading
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from lash.base.limits import MAX_INTEGER, MAX_JSON_DEPTH, MIN_INTEGER
 from lash.base.seal import refuse_sealed
+from lash.base.shapes import decoder
 from lash.errors import CorruptData, InvalidInput
 
 T = TypeVar("T")
@@ -28,18 +27,27 @@ _SAME_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_INTEGER: Final = b"0" * 19
 """Every integer that may exceed 64 bits contains this once all digits are 0; much cheaper than a regular expression."""
 
+_LEAST_SUSPECT: Final = len(_LONG_INTEGER)
+"""A shorter text contains neither such an integer nor deep nesting."""
+
 
 def encode(value: object, shape: type[T], what: str) -> str:
     """Return the JSON text of a value of this shape; raise InvalidInput naming the part that cannot be stored."""
     return encode_to_bytes(value, shape, what).decode()
 
 
+def to_text(value: object) -> str:
+    """Return the JSON text of a value whose parts all come from `encode`, `decode` or a check; nothing is verified."""
+    return _encoder.encode(value).decode()
+
+
 def encode_to_bytes(value: object, shape: type[T], what: str) -> bytes:
     """Return the same text in UTF-8."""
     try:
         encoded = _encoder.encode(value)
-        _check_suspects(value, encoded, what)
-        back: object = _decoder(shape).decode(encoded)
+        if len(encoded) >= _LEAST_SUSPECT and _is_suspect(encoded):
+            _check_plain(value, what)
+        back: object = decoder(shape).decode(encoded)
         if back != value:
             _check_plain(value, what)
             _check_returned(value, back, what)
@@ -56,7 +64,7 @@ def encode_to_bytes(value: object, shape: type[T], what: str) -> bytes:
 def decode(text: str | bytes, shape: type[T], what: str) -> T:
     """Read stored JSON text as a value of this shape, or raise CorruptData."""
     try:
-        return _decoder(shape).decode(text)
+        return decoder(shape).decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         refuse_sealed(text)
         raise CorruptData(f"{what} cannot be read: {error}") from error
@@ -75,41 +83,10 @@ def content_hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-_decoders: Final[dict[object, msgspec.json.Decoder[Any]]] = {}
-_described: Final[set[type[msgspec.Struct]]] = set()
-_describing: Final = threading.Lock()
-
-
-def describe_shapes() -> None:
-    """Let msgspec prepare every struct type defined so far, before several threads decode.
-
-    msgspec prepares a type at its first use, and other threads can see the half-prepared type meanwhile: two threads
-    that use a new type at the same moment crash the interpreter.
-    """
-    with _describing:
-        bases: list[type[msgspec.Struct]] = [msgspec.Struct]
-        while bases:
-            for shape in bases.pop().__subclasses__():
-                bases.append(shape)
-                if shape not in _described:
-                    # A struct whose annotations only a type checker can resolve is never decoded.
-                    with contextlib.suppress(NameError, TypeError):
-                        msgspec.json.Decoder(shape)
-                    _described.add(shape)
-
-
-def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
-    decoder = _decoders.get(shape)
-    if decoder is None:
-        with _describing:
-            decoder = _decoders[shape] = msgspec.json.Decoder(shape)
-    return decoder
-
-
-def _check_suspects(value: object, encoded: bytes, what: str) -> None:
-    """Walk the value only if its text may contain deep nesting or an integer beyond 64 bits."""
-    if encoded.count(b"{") + encoded.count(b"[") > MAX_JSON_DEPTH or _LONG_INTEGER in encoded.translate(_SAME_DIGITS):
-        _check_plain(value, what)
+def _is_suspect(encoded: bytes) -> bool:
+    """Return whether a text may contain deep nesting or an integer beyond 64 bits, so that the value is walked."""
+    is_deep = len(encoded) > MAX_JSON_DEPTH and encoded.count(b"{") + encoded.count(b"[") > MAX_JSON_DEPTH
+    return is_deep or _LONG_INTEGER in encoded.translate(_SAME_DIGITS)
 
 
 def _check_plain(value: object, path: str, depth: int = 0) -> None:

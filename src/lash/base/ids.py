@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Final
+
+_VARIANTS: Final = "89ab"
+"""The digits that say that the layout is one of RFC 9562, with two random bits each."""
 
 
 def new_id() -> str:
     """Return 32 hex digits in the layout of UUID version 7: milliseconds first, then random bits."""
-    milliseconds = time.time_ns() // 1_000_000
-    random_bits = int.from_bytes(os.urandom(10))
-    high, low = (random_bits >> 62) & 0xFFF, random_bits & ((1 << 62) - 1)
-    value = (milliseconds << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | low
-    return f"{value:032x}"
+    random = os.urandom(10)
+    digits = random.hex()
+    return f"{time.time_ns() // 1_000_000:012x}7{digits[:3]}{_VARIANTS[random[9] & 3]}{digits[3:18]}"

@@ -30,14 +30,39 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 def check_identifier(what: str, value: object) -> str:
     """Return the value if it is a valid id or key: text, not blank, not too long, storable in both databases."""
+    # Nearly all ids are plain, and many are checked in each turn.
+    if (
+        type(value) is str
+        and 0 < len(value) <= MAX_IDENTIFIER_LENGTH
+        and value.isascii()
+        and "\0" not in value
+        and not value.isspace()
+    ):
+        return value
     text = check_text(what, value, limit=MAX_IDENTIFIER_LENGTH)
     if not text.strip():
         raise InvalidInput(f"{what} is blank")
     return text
 
 
+def are_plain_identifiers(*values: object) -> bool:
+    """Return whether all are valid ids in ASCII. If not, `check_identifier` decides about each, and names it."""
+    for value in values:
+        if (
+            type(value) is not str
+            or not 0 < len(value) <= MAX_IDENTIFIER_LENGTH
+            or not value.isascii()
+            or "\0" in value
+            or value.isspace()
+        ):
+            return False
+    return True
+
+
 def check_identifiers(what: str, values: object) -> tuple[str, ...]:
     """Return the ids in their order, each one once; raise InvalidInput unless they are a collection of ids."""
+    if values == ():
+        return ()
     if isinstance(values, str | bytes) or not isinstance(values, Collection):
         raise InvalidInput(f"{what} must be a collection of ids, not {type(values).__name__}")
     return tuple(dict.fromkeys(check_identifier(f"{what} item", each) for each in values))
@@ -60,6 +85,8 @@ def check_text(what: str, value: object, *, limit: int = MAX_TEXT_LENGTH) -> str
 
 def check_integer(what: str, value: object, *, at_least: int = MIN_INTEGER) -> int:
     """Return the value if it is an integer that fits a signed 64-bit column."""
+    if type(value) is int and at_least <= value <= MAX_INTEGER:
+        return value
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidInput(f"{what} must be an integer, not {type(value).__name__}")
     if not at_least <= value <= MAX_INTEGER:

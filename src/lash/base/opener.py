@@ -25,7 +25,8 @@ class Opener:
 
     def check_loop(self) -> None:
         """Raise ConfigError unless called in the event loop and the process that opened the storage."""
-        self.check_process()
+        if os.getpid() != self._process:
+            self.check_process()
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
+from lash.base.shapes import read_json
 from lash.errors import CannotUnseal
 
 T = TypeVar("T")
@@ -178,7 +179,7 @@ def _place(field: SealedField, identity: Iterable[object]) -> bytes:
 
 
 def _with_readable(field: SealedField, text: str, token: str) -> str:
-    whole = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    whole = read_json(text, dict[str, msgspec.Raw])
     kept = {name: whole[name] for name in field.readable if name in whole}
     return _encoder.encode({"sealed": token, **kept}).decode()
 

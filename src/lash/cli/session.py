@@ -92,13 +92,12 @@ async def list_sessions(
     --search finds sessions by the beginnings of words, in whatever case; all of them must be there. In a sealed storage
     it finds words of labels only.
     """
-    import msgspec
-
+    from lash.base.shapes import convert
     from lash.model.session.session import SessionFilter, SessionOrder
 
     async with shell.storage() as storage:
         wanted["source_session_id"] = await SESSION.match_given(storage, source_session_id)
-        fits = msgspec.convert({name: value for name, value in wanted.items() if value is not None}, SessionFilter)
+        fits = convert({name: value for name, value in wanted.items() if value is not None}, SessionFilter)
         fetch = session_pages(storage, fits, order=SessionOrder(order), oldest_first=oldest_first)
         found = await pages.first(fetch, shell, limit, everything=everything)
     begin = "no sessions yet; start one with: lash ask SESSION TEXT --agent NAME"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lash.base.shapes import read_json
 from lash.code.limits import CodeLimits
 from lash.code.stubs import CHECK, check_stubs
 from lash.errors import ConfigError, InvalidProgram
@@ -160,7 +161,7 @@ def _syntax_problem(error: MontySyntaxError, source: str) -> str:
 
 def _type_problems(rendered: str, source: str) -> str:
     try:
-        found = msgspec.json.decode(rendered, type=list[_Problem])
+        found = read_json(rendered, list[_Problem])
     except msgspec.MsgspecError:
         return rendered
     shown = [

@@ -17,7 +17,7 @@ from lash.stores.storage import Storage
 
 
 class AnyLoop:
-    """A store, or a part of one: a coroutine of it waits for the event loop of the storage without blocking its own."""
+    """A store, or a part of one: a coroutine of it runs in the event loop of the storage, from any other loop."""
 
     def __init__(self, link: SharedLink, find: Callable[[Storage], Any]) -> None:
         """Build it for the object that ``find`` returns; ``find`` is called in the event loop of the storage."""

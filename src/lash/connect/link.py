@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
+from lash.base.in_place import new_loop
 from lash.base.portal import Portal
 from lash.connect.open import OpenOptions, open_storage
 from lash.errors import ConfigError, StorageClosed
@@ -69,13 +70,19 @@ class SharedLink:
         value: T = home.portal.call(_read, home.storage, read)
         return value
 
-    async def run(self, use: Callable[[Storage], Awaitable[T]]) -> T:
-        """Return the result of a call of the open storage."""
+    async def run(self, use: Callable[[Storage], Awaitable[T]], *, may_block: bool = False) -> T:
+        """Return the result of a call of the open storage.
+
+        With ``may_block``, it always runs in the storage's own thread: the caller's event loop must not wait for it.
+        """
         home = self._start()
         if home.portal.is_inside:
             return await _use(home.storage, use)
         _check_event_loop()
-        value: T = await home.portal.await_call(_use, home.storage, use)
+        # Opening takes long.
+        may_block = may_block or home.storage.opened is None
+        await_call = home.portal.await_call if may_block else home.portal.await_in_place
+        value: T = await await_call(_use, home.storage, use)
         return value
 
     def send(self, use: Callable[[Storage], object]) -> None:
@@ -107,7 +114,7 @@ class SharedLink:
     def _start_first(self) -> _Home:
         with self._guard:
             if self._home is None:
-                portal, storage = Portal("lash-shared"), LazyStorage(self.url, self._options)
+                portal, storage = Portal("lash-shared", new_loop=new_loop), LazyStorage(self.url, self._options)
                 portal.open()
                 portal.guard(storage.close)
                 self._home, self._process = _Home(portal, storage), os.getpid()

@@ -75,8 +75,8 @@ async def open_storage(
     """
     _check_event_loop()
     # Imported here so that `import lash` stays fast.
-    from lash.base.codec import describe_shapes
     from lash.base.seal import Seals
+    from lash.base.shapes import prepare_foreign
     from lash.plan.session.commit import CommitRules
 
     rules = CommitRules(compression=_compression(compression), budget=budget, retention=retention)
@@ -84,7 +84,7 @@ async def open_storage(
     if scheme in POSTGRES:
         from lash.postgres.storage import PostgresStorage
 
-        describe_shapes()
+        prepare_foreign()
         return await PostgresStorage.open(
             url,
             migrate=migrate,
@@ -103,7 +103,7 @@ async def open_storage(
         raise ConfigError(f"expected a postgresql:// URL with {option}; SQLite has none")
     from lash.sqlite.storage import SQLiteStorage, options_from_query
 
-    describe_shapes()
+    prepare_foreign()
     path, query = sqlite_path(url)
     return await SQLiteStorage.open(
         path,

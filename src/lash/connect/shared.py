@@ -18,9 +18,10 @@ def shared(url: str, **options: Unpack[OpenOptions]) -> Storage:
     """Return the storage that this process shares for the URL; the first call of one of its methods opens it.
 
     Its methods can be awaited from any asyncio event loop, and from several at once; plain threads use
-    `lash.sync.shared`, which is the same storage. It lives in a thread with its own event loop and is closed at exit. A
-    URL that names the same database with the same options is the same storage, however it is spelled; ``sqlite://`` is
-    one database in memory for the whole process. A relative path is resolved here and now.
+    `lash.sync.shared`, which is the same storage. It lives in a thread with its own event loop and is closed at exit;
+    short calls run in the thread of their caller, as those of an own storage do. A URL that names the same database
+    with the same options is the same storage, however it is spelled; ``sqlite://`` is one database in memory for the
+    whole process. A relative path is resolved here and now.
 
     The options are those of `lash.open` without ``pool``, which belongs to one event loop. They are passed once, in the
     first call for a URL; a later call without options returns the same storage, one with other options raises

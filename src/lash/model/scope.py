@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lash.base.limits import check_identifier
+from lash.base.limits import are_plain_identifiers, check_identifier
 from lash.errors import InvalidInput
 from lash.model.effect import (
     ExecutionScope,
@@ -27,10 +27,15 @@ def scope_id(scope: object) -> str:
     The length of a session id precedes it, so a colon inside an id cannot be mistaken for a separator. Raises
     InvalidInput for a scope with a blank id.
     """
+    # These two are nearly all, and each step names its scope several times.
+    if type(scope) is TurnScope and are_plain_identifiers(scope.session_id, scope.turn_id):
+        return _of_turn(scope.session_id, scope.turn_id)
+    if type(scope) is ProcessScope and are_plain_identifiers(scope.process_id):
+        return f"process:{scope.process_id}"
     checked = check_execution_scope(scope)
     match checked:
         case TurnScope(session_id=session_id, turn_id=turn_id):
-            return f"turn:{len(session_id)}:{session_id}:{turn_id}"
+            return _of_turn(session_id, turn_id)
         case ProcessScope(process_id=process_id):
             return f"process:{process_id}"
     return f"runtime_operation:{checked.operation_id}"
@@ -48,4 +53,10 @@ def scope_process_id(scope: ExecutionScope) -> str | None:
 
 def turn_scope_id(session_id: str, turn_id: str) -> str:
     """Return the scope id of a turn; the scope ends with the turn's commit."""
+    if are_plain_identifiers(session_id, turn_id):
+        return _of_turn(session_id, turn_id)
     return scope_id(TurnScope(session_id=session_id, turn_id=turn_id))
+
+
+def _of_turn(session_id: str, turn_id: str) -> str:
+    return f"turn:{len(session_id)}:{session_id}:{turn_id}"

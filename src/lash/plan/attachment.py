@@ -29,6 +29,7 @@ import msgspec
 from lash.base.codec import content_hash, decode
 from lash.base.limits import check_content, check_digest, check_identifier, check_integer, check_text
 from lash.base.seal import refuse_sealed
+from lash.base.shapes import read_json
 from lash.errors import AttachmentNotFound, CorruptData, InvalidInput
 from lash.model.attachment import AttachmentEntry, AttachmentOwner, AttachmentPage, OwnerKind, StoredAttachment
 from lash.model.lease import LocalProcess
@@ -290,7 +291,7 @@ def decode_page_key(cursor: str | None) -> PageKey:
     if cursor is None:
         return FIRST_PAGE
     try:
-        key = msgspec.json.decode(base64.urlsafe_b64decode(check_identifier("cursor", cursor)), type=PageKey)
+        key = read_json(base64.urlsafe_b64decode(check_identifier("cursor", cursor)), PageKey)
         for number in (key.intent_at_ms, key.session_key):
             check_integer("cursor", number)
     except (binascii.Error, ValueError, msgspec.DecodeError):

@@ -44,10 +44,12 @@ def take_turns(lanes: SessionLanes, *, first: int = 0) -> tuple[str, ...]:
     gives its place to the urgent, the resumed, the waiting or the newest lane, in this order. So no lane starves, and
     a new conversation waits for at most three others, however many are queued.
     """
+    if len(every := lanes.all) <= 1:
+        return every
     urgent, resumed, waiting, newest = map(iter, (lanes.urgent, lanes.resumed, lanes.waiting, lanes.newest))
     cycle, substitutes = (urgent, newest, resumed, waiting), (urgent, resumed, waiting, newest)
     chosen: dict[str, None] = {}
-    for place in range(first, first + len(lanes.all)):
+    for place in range(first, first + len(every)):
         turn = itertools.chain(cycle[place % len(cycle)], *substitutes)
         chosen[next(each for each in turn if each not in chosen)] = None
     return tuple(chosen)

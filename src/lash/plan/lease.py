@@ -13,6 +13,7 @@ from lash.base.codec import decode, encode
 from lash.base.limits import (
     MAX_INTEGER,
     MIN_INTEGER,
+    are_plain_identifiers,
     check_identifier,
     check_integer,
     check_limit,
@@ -268,8 +269,9 @@ def check_claim(owner: object, ttl_ms: object) -> None:
     """Raise InvalidInput unless owner and ttl can be stored."""
     if not isinstance(owner, LeaseOwner):
         raise InvalidInput(f"owner must be a LeaseOwner, not {type(owner).__name__}")
-    check_identifier("owner_id", owner.owner_id)
-    check_identifier("incarnation_id", owner.incarnation_id)
+    if not are_plain_identifiers(owner.owner_id, owner.incarnation_id):
+        check_identifier("owner_id", owner.owner_id)
+        check_identifier("incarnation_id", owner.incarnation_id)
     check_ttl(ttl_ms)
 
 
@@ -305,10 +307,11 @@ def check_any_fence(what: str, fence: object) -> LeaseFence:
     resource: object = fence.resource
     if not isinstance(resource, Resource) or not isinstance(resource.kind, ResourceKind):
         raise InvalidInput(f"{what}.resource must be the Resource of a session or a process, not {resource!r:.80}")
-    check_identifier(f"{what}.resource.id", resource.id)
-    check_identifier(f"{what}.owner_id", fence.owner_id)
-    check_identifier(f"{what}.incarnation_id", fence.incarnation_id)
-    check_identifier(f"{what}.token", fence.token)
+    if not are_plain_identifiers(resource.id, fence.owner_id, fence.incarnation_id, fence.token):
+        check_identifier(f"{what}.resource.id", resource.id)
+        check_identifier(f"{what}.owner_id", fence.owner_id)
+        check_identifier(f"{what}.incarnation_id", fence.incarnation_id)
+        check_identifier(f"{what}.token", fence.token)
     check_integer(f"{what}.fencing", fence.fencing, at_least=0)
     return fence
 

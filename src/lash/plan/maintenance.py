@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from lash.base.limits import check_integer
+from lash.base.shapes import convert
 from lash.model.maintenance import GarbageCount, GarbageReport, NounSize, Prunable, StorageCounts, StorageReport
 from lash.model.process.process import ProcessStatus
 from lash.model.session.session import SessionState
@@ -189,7 +190,7 @@ def storage_counts(row: CountsRow) -> StorageCounts:
 
 def prunable(row: PrunableRow) -> Prunable:
     """Return the counts of a storage."""
-    return msgspec.convert(msgspec.structs.asdict(row), Prunable)
+    return convert(msgspec.structs.asdict(row), Prunable)
 
 
 def check_age(older_than_ms: object) -> int:

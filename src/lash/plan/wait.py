@@ -12,6 +12,7 @@ import msgspec
 
 from lash.base.codec import canonical, decode, encode
 from lash.base.limits import check_digest, check_identifier, check_integer, check_text
+from lash.base.shapes import read_json
 from lash.errors import CorruptData, InvalidInput
 from lash.model.effect import ExecutionScope, ProcessScope
 from lash.model.scope import check_execution_scope, scope_id, scope_session_id
@@ -183,7 +184,7 @@ def verify_key(secret: bytes, key: WaitKey | str) -> StoredKey | None:
     if payload is None:
         return None
     try:
-        read = msgspec.json.decode(payload, type=_KeyPayload)
+        read = read_json(payload, _KeyPayload)
     except msgspec.DecodeError:
         # Signed by a newer version, which has other kinds of scopes or waits.
         return None

@@ -165,6 +165,12 @@ def check_schema(found: int, known: int) -> None:
 
 def decode_work(answer: WorkAnswer) -> WorkList:
     """Return the work list of the rows."""
+    held: tuple[Lease, ...] = ()
+    if answer.held_sessions or answer.held_processes:
+        held = (
+            *(_held(row, session_resource(row.held_id)) for row in answer.held_sessions),
+            *(_held(row, process_resource(row.held_id)) for row in answer.held_processes),
+        )
     timer = answer.timer_at_ms
     timers_due = timer is not None and timer <= answer.now_ms
     next_at_ms = known_moment(answer.next_at_ms)
@@ -179,10 +185,7 @@ def decode_work(answer: WorkAnswer) -> WorkList:
         process_ids=tuple(answer.process_ids),
         commanded_session_ids=tuple(answer.commanded_session_ids),
         cancelled_process_ids=tuple(answer.cancelled_process_ids),
-        suspect_leases=(
-            *(_held(row, session_resource(row.held_id)) for row in answer.held_sessions),
-            *(_held(row, process_resource(row.held_id)) for row in answer.held_processes),
-        ),
+        suspect_leases=held,
         timers_due=timers_due,
         wakes_due=answer.any_wakes,
         next_at_ms=min(moments, default=None),
@@ -208,7 +211,7 @@ def check_pause(pause_ms: object) -> int:
 
 def _once(session_ids: list[str]) -> tuple[str, ...]:
     """Return the sessions at their first place: several of the batches that were found may be of one session."""
-    return tuple(dict.fromkeys(session_ids))
+    return tuple(dict.fromkeys(session_ids)) if session_ids else ()
 
 
 def _held(row: HeldRow, resource: Resource) -> Lease:

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from lash.model.lease import LeaseFence
+
+SEPARATOR: Final = "\x1f"
+"""Stands between the texts of one argument; stored JSON contains no control characters."""
+
+
+class NotSeparable(Exception):
+    """A text contains the separator, so it needs a statement that takes arrays."""
+
+
+def joined(texts: Sequence[str]) -> str | None:
+    """Return texts as one, which the statement splits by ``string_to_array``; None without texts.
+
+    The driver inspects each element of an array in Python. A single empty text reads as none.
+    """
+    if not texts:
+        return None
+    text = SEPARATOR.join(texts)
+    if text.count(SEPARATOR) >= len(texts):
+        raise NotSeparable
+    return text
 
 
 def columns(rows: Iterable[Iterable[object]], width: int = 0) -> list[list[object]]:

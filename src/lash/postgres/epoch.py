@@ -19,10 +19,11 @@ import msgspec
 from lash.base.ids import new_id
 from lash.errors import StorageFailure
 from lash.postgres.engine.database import Database, Transaction
+from lash.sqlkit.rows import Number
 
 _LOG: Final = logging.getLogger("lash.postgres")
 _REBASED_AT_ONCE: Final = 10_000
-"""How many changes one statement rebases: a fraction of a second, far below the time limit of a statement."""
+"""How many entries one statement rebases: a fraction of a second, far below the time limit of a statement."""
 
 
 class _Epoch(msgspec.Struct, frozen=True, array_like=True):
@@ -91,16 +92,17 @@ async def _renew_epoch(database: Database) -> bool:
 
 
 async def _rebase(transaction: Transaction) -> None:
-    for query in ("change_rebase", "change_rebase_sessions"):
-        last = 0
-        while True:
-            page = await transaction.one(_LastRebased, query, last, _REBASED_AT_ONCE)
-            if page is None or page.key is None:
-                break
-            last = page.key
+    earlier = await transaction.one(Number, "change_rebased")
+    for query in ("change_rebase_events", "change_rebase_registrations", "change_rebase_others"):
+        while (moved := await transaction.one(Number, query, _REBASED_AT_ONCE)) is not None and moved.number:
+            pass
+    await transaction.run("change_rebase_floor", 0 if earlier is None else earlier.number)
+    last: int | None = 0
+    while last is not None:
+        page = await transaction.one(_LastRebased, "change_rebase_sessions", last, _REBASED_AT_ONCE)
+        last = None if page is None else page.key
     while await transaction.run("change_forget_deletions", _REBASED_AT_ONCE):
         pass
-    await transaction.run("change_forget_floor")
 
 
 class _LastRebased(msgspec.Struct, frozen=True, array_like=True):

@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Collection, Coroutine
 from typing import Final
 
+import msgspec
+
 from lash.backend.hints import LocalHints, LocalListener, hint_about
 from lash.backend.notification import BEAT, Notification, for_duty, parse, parse_assigned
 from lash.base.backoff import backoff
@@ -62,6 +64,9 @@ class PostgresHints:
         self._hints = LocalHints(on_idle=self._note_idle)
         self._unsent: Notification | None = None
         self._sending: asyncio.Task[None] | None = None
+        self._send_at: float | None = None
+        """When the event loop's clock lets what is unsent be sent; None if nothing is."""
+        self._next_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._listening: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -130,12 +135,23 @@ class PostgresHints:
         self._add(Notification(Hint(beat=True, assigned=NOTHING_ASSIGNED), work=False), later=False)
 
     def _add(self, notification: Notification, *, later: bool) -> None:
-        is_alone = self._unsent is None
         self._unsent = notification if self._unsent is None else self._unsent.merged(notification)
-        if not later:
+        now = asyncio.get_running_loop().time()
+        send_at = now + _SEND_LATER_S if later else now
+        if self._send_at is None or send_at < self._send_at:
+            self._send_at = send_at
+            self._arrange_sending(now)
+
+    def _arrange_sending(self, now: float) -> None:
+        """Send what is unsent when it is due, and no sooner than 5 ms after the last notification."""
+        if self._sending is not None or self._closed or self._send_at is None:
+            return
+        due = max(self._send_at, self._next_at)
+        if due <= now:
             self._start_sending()
-        elif is_alone:
-            self._timer = asyncio.get_running_loop().call_later(_SEND_LATER_S, self._start_sending)
+        elif self._timer is None or self._timer.when() > due:
+            self._stop_timer()
+            self._timer = asyncio.get_running_loop().call_at(due, self._start_sending)
 
     def connect(self) -> None:
         """Start to receive the hints of other storages, if that is possible and not done yet."""
@@ -155,8 +171,9 @@ class PostgresHints:
             raise self._listen_failure(error) from error
 
     async def close(self) -> None:
-        if self._unsent is not None:
+        if self._unsent is not None and self._sending is None:
             self._start_sending()
+        self._stop_timer()
         if self._idle is not None:
             self._idle.cancel()
         self._closed = True
@@ -171,12 +188,13 @@ class PostgresHints:
             await asyncio.wait(tasks)
 
     def _start_sending(self) -> None:
-        """Send what is unsent, unless a task does so already."""
+        self._stop_timer()
+        self._sending = self._start(self._send())
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._sending is None:
-            self._sending = self._start(self._send())
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None] | None:
         if self._closed:
@@ -198,17 +216,22 @@ class PostgresHints:
             task.add_done_callback(self._ending.discard)
 
     async def _send(self) -> None:
-        """Send notifications until nothing is unsent but what the timer sends later."""
+        """Send what is unsent; while the storage is closing, until nothing is."""
+        loop = asyncio.get_running_loop()
         try:
-            while self._unsent is not None and self._timer is None:
-                unsent, self._unsent = self._unsent, None
+            while self._unsent is not None:
+                unsent, self._unsent, self._send_at = self._unsent, None, None
                 # A hint that cannot be sent is lost: the other storages see the change at their next poll.
                 with contextlib.suppress(LashError):
                     await self._send_one(unsent)
-                await asyncio.sleep(_SEND_EVERY_S)
+                if not self._closed:
+                    break
         finally:
             # Also after an unexpected error: the next hint starts another task.
             self._sending = None
+            now = loop.time()
+            self._next_at = now + _SEND_EVERY_S
+            self._arrange_sending(now)
 
     async def _send_one(self, unsent: Notification) -> None:
         if unsent.hint.beat:
@@ -222,7 +245,7 @@ class PostgresHints:
         """Send a notification that names work, and let the database assign it."""
         await self._database.send_quietly(
             "notify_dispatch",
-            *(self._channel, f"{self._name} {unsent.text}", list(unsent.sessions), list(unsent.processes)),
+            *(self._channel, f"{self._name} {unsent.text}", _names(unsent.sessions), _names(unsent.processes)),
             *(LATE_BEATS, self._name, preferred, excluded),
         )
 
@@ -344,6 +367,11 @@ class _ServerListener(LocalListener):
 
     def begin_waiting(self) -> None:
         self._owner.connect()
+
+
+def _names(ids: frozenset[str]) -> str | None:
+    """Return ids as a JSON array, None without ids: the driver would inspect each element of an array."""
+    return msgspec.json.encode(ids).decode() if ids else None
 
 
 def channel_of(schema: str) -> str:

@@ -11,7 +11,7 @@ from lash.plan.session.relation import INDEXED_BY, PAGE, RelationRow, relation_d
 from lash.postgres.engine.database import Database, Transaction
 from lash.postgres.rows.session.node import fill_kinds
 from lash.sqlkit.catalogue import Catalogue, differences, group_catalogue, load_catalogue
-from lash.sqlkit.migrations import Applied, Migration, load_migrations, pending, pending_error
+from lash.sqlkit.migrations import Applied, Migration, is_current, last_number, load_migrations, pending, pending_error
 from lash.sqlkit.queries import quote_identifier
 from lash.sqlkit.rows import Flag, Number
 
@@ -76,7 +76,10 @@ async def read_catalogue(database: Database, schema: str) -> Catalogue:
 
 
 async def _due(source: Database | Transaction, schema: str) -> tuple[Migration, ...]:
-    return pending(await _applied(source, schema), load_migrations(MIGRATIONS, schema=schema))
+    applied = await _applied(source, schema)
+    if is_current(applied, last_number(MIGRATIONS)):
+        return ()
+    return pending(applied, load_migrations(MIGRATIONS, schema=schema))
 
 
 async def _applied(source: Database | Transaction, schema: str) -> Applied:

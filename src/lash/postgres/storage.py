@@ -15,10 +15,10 @@ from lash.model.session.session import Durability
 from lash.plan.session.commit import CommitRules
 from lash.postgres.cache import ProcessCache
 from lash.postgres.engine.database import Database, StatementHook
-from lash.postgres.engine.lock_watch import LockHolder
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.engine.password import Password
 from lash.postgres.engine.room import ConnectionUse
+from lash.postgres.engine.statement_watch import LockHolder
 from lash.postgres.epoch import check_epoch
 from lash.postgres.hints import PostgresHints
 from lash.postgres.process_batches import ProcessBatches

@@ -80,9 +80,10 @@ class Hook:
         ``lease.lost``, ``lease.reclaimed``, ``definition.unknown``, ``command.unknown`` (sent to a session by a newer
         version), ``activity.lost``, ``loop.blocked``, ``storage.away`` (runs wait for the database), ``storage.back``,
         ``worker.trouble`` (the worker continues), ``worker.failed`` (it does not), ``worker.draining`` (it takes
-        nothing new, and stops when nothing runs), ``worker.stopping`` (it waits for sessions and processes, up to the
-        grace time) and ``worker.outdated`` (it stops, because the storage was migrated past its version). More kinds
-        may be added.
+        nothing new, and stops when nothing runs), ``worker.withdrawn`` (it takes no turns for ``seconds``, because the
+        workers of its machine slow each other down), ``worker.stopping`` (it waits for sessions and processes, up to
+        the grace time) and ``worker.outdated`` (it stops, because the storage was migrated past its version). More
+        kinds may be added.
 
         ``turn.retried``, ``turn.buried``, ``process.retried`` and ``process.failed`` have the name of the agent or the
         process, its ids, ``attempt``, ``max_attempts``, ``counts`` (False for an attempt that is not counted),
@@ -186,6 +187,11 @@ class Hooks:
     def measures(self) -> bool:
         """Whether a hook takes measured figures; without one, nothing is measured."""
         return bool(self._measuring)
+
+    @property
+    def spans(self) -> bool:
+        """Whether a hook surrounds work; without one, its attributes need not be collected."""
+        return bool(self._spanning)
 
     def measure(self, name: str, value: float, **attributes: str | float | bool) -> None:
         for hook in self._measuring:

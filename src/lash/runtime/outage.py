@@ -85,6 +85,8 @@ class HeldLease:
         self._outages = outages
         self._renewed_at = time.monotonic()
         self._given_up = asyncio.Event()
+        self.called_s = 0.0
+        """How many seconds calls under the lease have taken, each until its first answer."""
 
     @property
     def age_s(self) -> float:
@@ -115,11 +117,19 @@ class HeldLease:
         Raises the error of the last try after `left_s`, counted from the first error, and after `give_up`. Raises
         LeaseLost if the lease was released or taken by another worker; one that only expired is renewed.
         """
-        call = partial(function, *args, **kwargs)
+        began = time.monotonic()
         try:
-            return await self._call(call)
-        except STORAGE_TROUBLE as error:
+            return await function(*args, **kwargs)
+        except (LeaseLost, *STORAGE_TROUBLE) as error:
             trouble = error
+        finally:
+            self.called_s += time.monotonic() - began
+        call = partial(function, *args, **kwargs)
+        if isinstance(trouble, LeaseLost):
+            try:
+                return await self._call_again(call, trouble)
+            except STORAGE_TROUBLE as error:
+                trouble = error
         if self._given_up.is_set() or self.left_s <= 0:
             raise trouble
         with self._outages.waiting(doing, self._resource, at_most_s=self.left_s, error=trouble):
@@ -143,11 +153,15 @@ class HeldLease:
         try:
             return await call()
         except LeaseLost as lost:
-            if lost.resource != self._resource:
-                raise
-            # It may only have expired, during an outage. This raises LeaseLost if it was released or taken.
-            await self.renew()
-            return await call()
+            return await self._call_again(call, lost)
+
+    async def _call_again(self, call: Callable[[], Awaitable[T]], lost: LeaseLost) -> T:
+        """Return the result of a call that lost its lease, if the lease has only expired, during an outage."""
+        if lost.resource != self._resource:
+            raise lost
+        # This raises LeaseLost if it was released or taken.
+        await self.renew()
+        return await call()
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -21,8 +21,9 @@ from lash.sqlkit.catalogue import (
     differences,
     group_catalogue,
     load_catalogue,
+    load_digest,
 )
-from lash.sqlkit.migrations import Applied, Migration, load_migrations, pending, pending_error
+from lash.sqlkit.migrations import Applied, Migration, is_current, last_number, load_migrations, pending, pending_error
 
 APPLICATION_ID: Final = 0x6C617368  # "lash"
 MIGRATIONS: Final = "lash.sqlite.sql.migrations"
@@ -36,27 +37,22 @@ class SchemaKeeper:
         self._clock = clock
         self._migrate = migrate
 
-    def prepare(self, connection: apsw.Connection, _new: bool) -> None:  # noqa: FBT001 - the engine's signature
+    def prepare(self, connection: apsw.Connection, new: bool) -> None:  # noqa: FBT001 - the engine's signature
         """Migrate if allowed, then compare the catalogue with the one that the code needs."""
         try:
-            self._refuse_foreign(connection)
+            # Another program may have created tables in a new file meanwhile.
+            if not new or connection.execute("SELECT count(*) FROM sqlite_schema").get:
+                _refuse_foreign(connection)
             if self._due(connection):
                 self._migrate_under_lock(connection)
             self._verify(connection)
         except apsw.Error as error:
             raise translate(error, "preparing the tables") from error
 
-    def _refuse_foreign(self, connection: apsw.Connection) -> None:
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-        application_id = connection.pragma("application_id")
-        if tables and application_id != APPLICATION_ID:
-            raise ForeignDatabase(
-                f"{connection.filename or 'the database'} belongs to another program "
-                f"(application id {application_id:#x}); name a file that is new or was created by lash"
-            )
-
     def _due(self, connection: apsw.Connection) -> tuple[Migration, ...]:
         applied = read_applied(connection, self._queries)
+        if is_current(applied, last_number(MIGRATIONS)):
+            return ()
         due = pending(applied, load_migrations(MIGRATIONS))
         if due and not self._migrate:
             raise pending_error(applied.last, due)
@@ -103,13 +99,21 @@ class SchemaKeeper:
         return [RelationRow(*cast("tuple[int, str, str]", row)) for row in found]
 
     def _verify(self, connection: apsw.Connection) -> None:
-        needed = load_catalogue("lash.sqlite.sql")
         # Reading every column and key takes some 25 ms; the statements that created them take one.
-        if read_digest(connection, self._queries) == needed.digest:
+        if read_digest(connection, self._queries) == load_digest("lash.sqlite.sql"):
             return
-        lines = differences(needed, read_catalogue(connection, self._queries))
+        lines = differences(load_catalogue("lash.sqlite.sql"), read_catalogue(connection, self._queries))
         if lines:
             raise SchemaMismatch("the tables differ from what this version of lash needs: " + "; ".join(lines))
+
+
+def _refuse_foreign(connection: apsw.Connection) -> None:
+    application_id = connection.pragma("application_id")
+    if application_id != APPLICATION_ID:
+        raise ForeignDatabase(
+            f"{connection.filename or 'the database'} belongs to another program "
+            f"(application id {application_id:#x}); name a file that is new or was created by lash"
+        )
 
 
 def read_applied(connection: apsw.Connection, queries: Mapping[str, str]) -> Applied:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from lash.base.shapes import read_json
 from lash.sqlkit.queries import package_folder
 
 
@@ -57,6 +58,12 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str | None = None
 
 
+class SchemaDigest(msgspec.Struct, frozen=True):
+    """The digest alone, which nearly every opening compares."""
+
+    digest: str | None = None
+
+
 ColumnRow: TypeAlias = tuple[str, str, str, bool | int]
 """Table, column, type, whether it is NOT NULL."""
 UniqueRow: TypeAlias = tuple[str, str, str | None]
@@ -70,9 +77,19 @@ def load_catalogue(package: str) -> Catalogue:
     return _read_catalogue(package_folder(package) / "catalogue.json")
 
 
+def load_digest(package: str) -> str | None:
+    """Return the digest in the package's ``catalogue.json``; the tables are not read."""
+    return _read_digest(package_folder(package) / "catalogue.json")
+
+
+@lru_cache(maxsize=4)
+def _read_digest(file: Path) -> str | None:
+    return read_json(file.read_bytes(), SchemaDigest).digest
+
+
 @lru_cache(maxsize=4)
 def _read_catalogue(file: Path) -> Catalogue:
-    return msgspec.json.decode(file.read_bytes(), type=Catalogue)
+    return read_json(file.read_bytes(), Catalogue)
 
 
 def dump_catalogue(catalogue: Catalogue) -> str:

@@ -64,7 +64,12 @@ def read_migrations(folder: Path, *, schema: str | None = None) -> tuple[Migrati
 @lru_cache(maxsize=8)
 def last_number(package: str) -> int:
     """Return the number of the package's last migration, which is the schema that this version needs."""
-    return len(sql_files(package_folder(package)))
+    return sum(file.name.endswith(".sql") for file in package_folder(package).iterdir())
+
+
+def is_current(applied: Applied, last: int) -> bool:
+    """Return whether a schema needs no migration up to this number, so that none of them has to be read."""
+    return applied.last >= last >= applied.required
 
 
 def pending(applied: Applied, migrations: Sequence[Migration]) -> tuple[Migration, ...]:

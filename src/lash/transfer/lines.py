@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from lash.base.codec import canonical
 from lash.base.compression import BlobRef
+from lash.base.shapes import decoder
 from lash.errors import InvalidInput
 from lash.model.attachment import AttachmentOwner
 from lash.model.queue import Delivery, Payload, Slot
@@ -221,7 +222,6 @@ Line: TypeAlias = (
 )
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(Line)
 _plain: Final = msgspec.json.Decoder[object]()
 
 
@@ -233,7 +233,7 @@ def encode_line(line: Line) -> bytes:
 def decode_line(raw: bytes) -> Line:
     """Read a line, or raise InvalidInput; an unknown field is refused too."""
     try:
-        line: Line = _decoder.decode(raw)
+        line: Line = decoder(Line).decode(raw)
         again = encode_line(line)
         if again != raw:
             _require_same(_plain.decode(raw), _plain.decode(again))

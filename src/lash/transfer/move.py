@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from lash.base.shapes import read_json
 from lash.errors import ConfigError, Conflict, CorruptData
 from lash.model.value import Count, Value
 from lash.stores.storage import Storage
@@ -89,7 +90,7 @@ class _Move:
             await self._require_empty()
             await self._target.begin(msgspec.json.encode(now))
             return now
-        mark = msgspec.json.decode(noted, type=_Mark)
+        mark = read_json(noted, _Mark)
         if (mark.counts, mark.pulse) != (now.counts, now.pulse):
             raise Conflict(
                 "the target holds a part of a move from another source, or from this one before it was changed; "

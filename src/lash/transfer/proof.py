@@ -8,6 +8,7 @@ import msgspec
 
 from lash.base.codec import content_hash
 from lash.base.limits import MAX_CONTENT_BYTES
+from lash.base.shapes import read_json
 from lash.errors import CorruptData, InvalidInput
 from lash.model.session.checkpoint import CheckpointManifest
 from lash.model.session.node import Node
@@ -53,7 +54,7 @@ class Collector:
 def check_version(raw: bytes) -> None:
     """Raise InvalidInput if the first line is not that of a file which this version reads."""
     try:
-        probe = msgspec.json.decode(raw, type=_Probe)
+        probe = read_json(raw, _Probe)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         probe = _Probe()
     if probe.format != FORMAT:

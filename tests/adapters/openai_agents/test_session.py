@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import lash
@@ -125,3 +127,68 @@ async def test_an_item_that_is_not_json_is_refused(url: str) -> None:
     with pytest.raises(TypeError, match="JSON"):
         await session.add_items([{"role": "user", "content": "fine"}, {"role": "user", "content": object()}])
     assert await session.get_items() == []
+
+
+class _CountingFile(apsw.VFSFile):
+    def xSync(self, flags: int) -> None:  # noqa: N802 (SQLite's name)
+        _syncs.append(flags)
+        super().xSync(flags)
+
+
+class _CountingDisk(apsw.VFS):
+    """Counts what is forced to the disk."""
+
+    def __init__(self) -> None:
+        self._name = "lash-test-counting"
+        super().__init__(self._name, "unix", makedefault=True)
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 (SQLite's name)
+        return _CountingFile("unix", name, flags)
+
+
+_syncs: list[int] = []
+
+
+async def test_an_add_by_url_is_one_transaction_in_the_caller_s_thread(tmp_path: Path) -> None:
+    """Five statements and one fsync, without a change of threads, once the session and its file exist."""
+    before, disk = apsw.vfs_names()[0], _CountingDisk()
+    url, ran = f"sqlite:///{tmp_path}/chat.db", list[tuple[str, int]]()
+    storage = lash.shared(url, on_statement=lambda name: ran.append((name, threading.get_ident())))
+    try:
+        session, statements = LashSession("chat", url), list[str]()
+        await session.add_items([{"role": "user", "content": "hi"}])
+        # Slow commits, and timers that fall due, lead to the storage's thread.
+        for _ in range(10_000):
+            ran.clear()
+            _syncs.clear()
+            await session.add_items([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
+            statements, forced = [name for name, _ in ran], len(_syncs)
+            if {thread for _, thread in ran} == {threading.get_ident()}:
+                break
+            await asyncio.sleep(0.001)
+        else:
+            pytest.fail("every add changed threads")
+    finally:
+        await storage.close()
+        disk.unregister()
+    assert apsw.vfs_names()[0] == before
+    assert statements == [
+        "begin",
+        "session_for_append",
+        "node_taken",
+        "append_head",
+        "commit_node",
+        "append_move_checkpoint",
+        "commit",
+    ]
+    assert forced == 1
+
+
+async def test_a_validation_that_blocks_does_not_block_the_loop_of_its_caller(url: str) -> None:
+    """Functions of the SDK run in the thread of the shared storage."""
+    session, threads = LashSession("chat", url), list[int]()
+    await session.add_items([{"role": "user", "content": str(number)} for number in range(3)])
+    for _ in range(3):
+        await session._pop_item_with_validation(lambda _item: threads.append(threading.get_ident()))
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads

@@ -11,7 +11,7 @@ import sys
 import lash
 import lash.postgres.schema
 import lash.sqlite.schema
-from lash.sqlkit.migrations import Migration, load_migrations
+from lash.sqlkit.migrations import Migration, last_number, load_migrations
 from lash.sqlkit.queries import in_schema
 
 
@@ -23,6 +23,7 @@ async def main(url: str, statement: str, *kinds: str) -> None:
 
     for backend in (lash.sqlite.schema, lash.postgres.schema):
         vars(backend)["load_migrations"] = more
+        vars(backend)["last_number"] = lambda package: last_number(package) + 1
     await (await lash.open(url)).close()
 
 

@@ -1,7 +1,7 @@
 """The version of lash before this one, from the history of this repository.
 
-`COMMIT` is the last release; until there is one, it is the last commit before the first additive migration. Move it
-with each release, and whenever a migration is not additive: the version before then stops, by design.
+`COMMIT` is the last release; until there is one, it is the first commit with the last migration that is not additive.
+Move it with each release, and whenever a migration is not additive: the version before then stops, by design.
 
 A clone without that commit (a shallow one, or a tree without git) cannot run the old code. There the tests are skipped,
 and fail with ``CI=true``: ``git fetch --unshallow`` brings the history.
@@ -20,7 +20,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-COMMIT: Final = "fe69ce959881f7d54d6082e0f158bfe29b739ffe"
+COMMIT: Final = "483f8e2dfb45713dad6951f34f5654356afb440a"
 _UNUSED: Final = ("adapters", "demo", "web")
 """What a worker does not import."""
 

@@ -52,6 +52,8 @@ MIGRATIONS = (
     "0035_search",
     "0036_demand",
     "0037_attempt_links",
+    "0038_event_feed",
+    "0039_consumed_keys",
 )
 ADDITIVE = (36, 37)
 _OPENERS = 16

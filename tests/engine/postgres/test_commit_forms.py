@@ -16,23 +16,25 @@ import lash
 from lash.base.compression import BlobRef
 from lash.model.session.commit import Commit, Unchanged
 from lash.postgres.cache import HeadCache, KnownCheckpoint
-from lash.postgres.commit.alone import CommitAlone, LeaseArguments
+from lash.postgres.commit.alone import ALONE, LeaseArguments
 from lash.postgres.commit.record import RecordArguments
 from lash.postgres.commit.statement import MOST_ALONE
 from lash.postgres.commit.together import CommitTogether
 from lash.postgres.engine.options import PostgresOptions
 from lash.sqlkit.queries import argument_names, load_queries
 from tests.contract.queue_state import leased
-from tests.factories.session import CommitFields, chain, commit, created, draft, frame, spent
+from tests.factories.session import CommitFields, acquired, chain, commit, created, draft, frame, node, owner, spent
 from tests.raw import raw
 from tests.rules.kit import EMPTY_HEAD
 
 Components: TypeAlias = Mapping[str, bytes | BlobRef]
 STATE: Final = {"state": b"some state"}
+LAST: Final = {"a": b"a4", "b": b"b2"}
+LONG: Final = "a text that is stored compressed " * 50
 
 
 _COLUMNS: Final = {
-    "lash_nodes": "seq, node_id, segment, depth, parent_node_id, user_message, body, packed",
+    "lash_nodes": "seq, node_id, segment, depth, parent_node_id, user_message, body, packed, kind",
     "lash_turns": "turn_id, (result::jsonb)",
     "lash_checkpoints": "t.revision, t.checkpoint_ref, turn_state, plugin_snapshot_revision",
     "lash_components": "key, first_revision, last_revision, hash",
@@ -102,8 +104,8 @@ def turn(revision: int, components: Components | None = None, **fields: Unpack[C
 @pytest.mark.parametrize(
     ("statement", "arguments"),
     [
-        ("commit_alone", CommitAlone._fields),
-        ("commit_alone_leased", CommitAlone._fields + LeaseArguments._fields),
+        ("commit_alone", ALONE),
+        ("commit_alone_leased", ALONE + LeaseArguments._fields),
         ("commit_turns", CommitTogether._fields),
         ("commit_apply", CommitTogether._fields + RecordArguments._fields),
     ],
@@ -158,6 +160,8 @@ async def test_every_statement_leaves_the_same_rows(postgres_storage_url: str, m
         turn(2, {"a": b"a2", "b": b"b2"}, usage=(spent(2), spent(3, model="m2"))),
         turn(3, {"a": b"a2", "b": b"b2"}, turn_id="t3"),
         turn(4, {"a": b"a4", "b": b"b2"}, turn_id="t4", usage=(spent(4),)),
+        commit(5, node("n5", "n4", LONG), usage=(spent(5, source="", model=""),), checkpoint=draft(5, LAST)),
+        commit(6, *chain("n6", "n7", after="n5"), node("n8", "n7", LONG), node("n9", "n8"), checkpoint=draft(6, LAST)),
     ]
     left = []
     for session_id in ("alone", "turns", "apply"):
@@ -171,8 +175,24 @@ async def test_every_statement_leaves_the_same_rows(postgres_storage_url: str, m
             for each in made:
                 await opened.session(session_id).commit(msgspec.structs.replace(each, session_id=session_id))
         left.append([await raw(postgres_storage_url, query.format(session_id)) for query in ROWS])
-        assert forms.taken() == ["commit_apply", *[f"commit_{session_id}"] * 4]
+        assert forms.taken() == ["commit_apply", *[f"commit_{session_id}"] * 6]
     assert left[0] == left[1] == left[2]
+
+
+@pytest.mark.parametrize("what", ["node", "source", "owner"])
+async def test_ids_may_contain_the_separator_of_texts(storage: lash.Storage, forms: Forms, what: str) -> None:
+    """A commit whose texts contain the character between texts takes another statement and keeps them."""
+    last = "a\x1fb" if what == "node" else "m2"
+    source = "a\x1fb" if what == "source" else "turn"
+    claimed = await storage.leases.claim("s", owner("a\x1fb"), ttl_ms=60_000)
+    fence = acquired(claimed).fence if what == "owner" else None
+    made = commit(1, *chain("m1", last, after="n0"), usage=(spent(1, source=source),), fence=fence)
+    assert (await storage.session("s").commit(made)).revision == 2
+    assert forms.taken() == ["commit_alone_leased" if what == "owner" else "commit_turns"]
+    read = await storage.session("s").load()
+    assert read is not None
+    assert [each.node_id for each in read.graph.nodes] == ["n0", "m1", last]
+    assert read.usage == (spent(1, source=source),)
 
 
 async def test_a_fork_finds_inherited_nodes(storage: lash.Storage, forms: Forms) -> None:

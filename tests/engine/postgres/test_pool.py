@@ -145,6 +145,22 @@ async def test_what_is_kept_goes_back_and_ends_when_idle(
         assert await database.read_one(Item, "one") == Item(1, 2)
 
 
+async def test_a_connection_in_use_stays_out_of_the_drivers_pool(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kept connection goes back only if no call has taken it between two looks."""
+    monkeypatch.setattr("lash.postgres.engine.pool._KEEP_S", 3_600)
+    async with opened(postgres_schema_url) as database:
+        connections = database._connections
+        for _ in range(3):
+            assert await database.read_one(Item, "one") == Item(1, 2)
+            connections._release_unused()
+            assert len(connections._kept) == 1
+        connections._release_unused()
+        assert not connections._kept
+        assert await database.read_one(Item, "one") == Item(1, 2)
+
+
 async def test_nothing_of_a_callers_pool_is_kept(postgres_schema_url: str) -> None:
     """A pool of the caller gets its connection back as soon as the statement ends."""
     dsn = PostgresOptions.from_url(postgres_schema_url).dsn

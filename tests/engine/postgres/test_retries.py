@@ -213,15 +213,15 @@ async def test_a_line_that_swallows_everything_does_not_hang_the_caller(
     ):
         await with_items(database, MARKED)
         # Only statements that are swallowed have this limit: a busy machine may answer the others later than that.
-        usual = database._answer_limit_s
-        database._answer_limit_s = 0.5
+        usual = database._watch.limit_s
+        database._watch.limit_s = 0.5
         proxy.cut_once(MARKED.to_bytes(8), Cut.SWALLOW)
         with pytest.raises(StoreUnavailable) as writing:
             await database.write_one(Item, "add", MARKED, repeatable=True)
         proxy.cut_once(MARKED.to_bytes(8), Cut.SWALLOW)
         with pytest.raises(StoreUnavailable) as reading:
             await database.read_one(Item, "get", MARKED)
-        database._answer_limit_s = usual
+        database._watch.limit_s = usual
         assert (writing.value.outcome_unknown, reading.value.outcome_unknown) == (True, False)
         assert await database.read_one(Item, "get", MARKED) == Item(MARKED, 0)
     assert (heard.count("add"), heard.count("get")) == (1, 2)

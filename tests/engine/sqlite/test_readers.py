@@ -191,3 +191,42 @@ async def test_a_cancelled_read_that_waits_is_skipped(tmp_path: Path) -> None:
     await database.close()
     assert second.cancelled()
     assert ran == []
+
+
+async def test_one_query_does_not_wait_for_the_writer(tmp_path: Path) -> None:
+    """While a transaction has the writer's connection, a query sees what was committed before, at once."""
+    database, gate = await open_database(tmp_path / "x.db"), Gate()
+    await database.write(insert(1))
+
+    def write_and_wait(transaction: Transaction) -> None:
+        insert(2)(transaction)
+        gate(transaction)
+
+    writing = asyncio.create_task(database.write(write_and_wait))
+    await gate.entered()
+    assert [each.id for each in database.ask(Item, "items")] == [1]
+    gate.open()
+    await writing
+    assert [each.id for each in database.ask(Item, "items")] == [1, 2]
+    await database.close()
+
+
+async def test_one_query_reads_no_page_that_this_storage_has_written(tmp_path: Path) -> None:
+    """A query after a commit finds its pages in memory; another connection would read them again."""
+    database = await open_database(tmp_path / "x.db", options=SQLiteOptions(loop_commit_ms=60_000))
+    for number in range(9):
+        await database.write_briefly(insert(number))
+    # The first run of a query is on the connection for reading only.
+    database.ask(Item, "items")
+    for number in range(10, 15):
+        await database.write_briefly(insert(number))
+        before = _bytes_read()
+        assert len(database.ask(Item, "items")) == number
+        assert _bytes_read() - before < 1_024
+    await database.close()
+
+
+def _bytes_read() -> int:
+    """Return how many bytes this process has read, less those of reading that number."""
+    text = Path("/proc/self/io").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("rchar:"))

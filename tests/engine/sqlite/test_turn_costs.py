@@ -1,4 +1,4 @@
-"""What a turn, a step and an event write to the log, and how many statements a turn takes."""
+"""What a turn, a step and an event write to the log, and how many statements and transactions they take."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ TEXT = "the quick brown fox jumps over the lazy dog " * 25
 """About a thousand characters."""
 
 TURN_BYTES = 60_000
-STEP_BYTES = 12_000
-EVENT_BYTES = 14_000
-TURN_STATEMENTS = 26
+STEP_BYTES = 11_500
+EVENT_BYTES = 9_000
+TURN_STATEMENTS = 20
+TURN_TRANSACTIONS = 3
+"""The message, the claim and the commit."""
+PROCESS_STATEMENTS = 60
+PROCESS_TRANSACTIONS = STEPS + 3
+"""The steps, and around them the start, the claim and the end."""
+EVENT_STATEMENTS = 6
 
 
 class Statements(lash.Hook):
@@ -76,23 +82,32 @@ async def test_a_turn_writes_few_bytes_in_few_statements(tmp_path: Path) -> None
         for number in range(WARM_UP, WARM_UP + TIMES):
             await costs.turn(number)
         assert (costs.log_bytes() - before) / TIMES <= TURN_BYTES
-        assert len(costs.counted.names) / TIMES <= TURN_STATEMENTS, costs.counted.names[-TURN_STATEMENTS:]
+        names = costs.counted.names
+        assert len(names) / TIMES <= TURN_STATEMENTS, names[-TURN_STATEMENTS:]
+        assert names.count("commit") / TIMES <= TURN_TRANSACTIONS, names[-TURN_STATEMENTS:]
 
 
 async def test_a_step_writes_few_bytes(tmp_path: Path) -> None:
-    """A step that records a thousand characters stays within its bytes, its share of the process included."""
+    """A step that records a thousand characters stays within its bytes, its share of the process included.
+
+    Each step is a transaction of its own.
+    """
     costs = Costs(tmp_path / "lash.db")
     async with costs.app:
         for _ in range(WARM_UP // STEPS):
             await costs.process()
         before = costs.log_bytes()
+        costs.counted.names.clear()
         for _ in range(TIMES // STEPS):
             await costs.process()
         assert (costs.log_bytes() - before) / TIMES <= STEP_BYTES
+        names, processes = costs.counted.names, TIMES // STEPS
+        assert len(names) / processes <= PROCESS_STATEMENTS, names[-PROCESS_STATEMENTS:]
+        assert names.count("commit") / processes <= PROCESS_TRANSACTIONS, names[-PROCESS_STATEMENTS:]
 
 
 async def test_an_event_writes_few_bytes(tmp_path: Path) -> None:
-    """An event with a payload of a thousand characters stays within its bytes."""
+    """An event with a payload of a thousand characters is one transaction, and stays within its bytes."""
     costs = Costs(tmp_path / "lash.db")
     async with costs.app as app:
         await app.storage.processes.register(external("log"))
@@ -103,6 +118,9 @@ async def test_an_event_writes_few_bytes(tmp_path: Path) -> None:
         for _ in range(WARM_UP):
             await append()
         before = costs.log_bytes()
+        costs.counted.names.clear()
         for _ in range(TIMES):
             await append()
         assert (costs.log_bytes() - before) / TIMES <= EVENT_BYTES
+        assert len(costs.counted.names) / TIMES <= EVENT_STATEMENTS
+        assert costs.counted.names.count("commit") == TIMES

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from lash.errors import NewerSchema
-from lash.sqlkit.migrations import Applied, Migration, load_migrations, pending, read_migrations
+from lash.sqlkit.migrations import (
+    Applied,
+    Migration,
+    is_current,
+    last_number,
+    load_migrations,
+    pending,
+    read_migrations,
+)
 
 FIRST = Migration(number=1, name="first", statement="CREATE TABLE a (x);")
 SECOND = Migration(number=2, name="second", statement="CREATE TABLE b (x);")
@@ -82,3 +90,25 @@ def test_newer_additive_migrations_are_accepted() -> None:
     assert pending(Applied(last=5, required=2), (FIRST, SECOND)) == ()
     with pytest.raises(NewerSchema, match=r"schema 5.*up to 2"):
         pending(Applied(last=5, required=3), (FIRST, SECOND))
+
+
+@pytest.mark.parametrize(
+    ("applied", "expected"),
+    [
+        (Applied(2, 2), True),
+        (Applied(3, 2), True),
+        (Applied(1, 1), False),
+        (Applied(3, 3), False),
+        (Applied(), False),
+    ],
+)
+def test_a_current_schema_needs_no_migration_and_has_no_unknown_one(applied: Applied, expected: bool) -> None:  # noqa: FBT001
+    """Only then are the files not read: an older schema needs them, and one that is too new is refused with them."""
+    assert is_current(applied, 2) is expected
+
+
+def test_the_last_number_is_that_of_the_last_file(package: Path) -> None:
+    """Other files in the directory do not count."""
+    for name in ("0001_first.sql", "0002_second.sql", "README"):
+        (package / name).touch()
+    assert last_number("migrations_under_test") == 2

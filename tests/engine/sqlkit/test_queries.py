@@ -25,7 +25,17 @@ def test_each_name_gets_the_text_up_to_the_next_name() -> None:
     assert parse_queries(text) == [("first", "-- One.\nSELECT 1;"), ("second", "SELECT 2;")]
 
 
-@pytest.mark.parametrize("line", ["--name: second", "-- name: Second", "-- name : second", "-- name: second query"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--name: second",
+        "-- name: Second",
+        "-- name : second",
+        "-- name: second query",
+        " -- name: second",
+        "\t--NAME:x",
+    ],
+)
 def test_a_misspelt_name_is_refused(line: str) -> None:
     """A line that only resembles a name never disappears into the query before it."""
     with pytest.raises(ValueError, match="expected '-- "):
@@ -46,6 +56,29 @@ def test_a_name_defined_twice_is_refused(package: Path) -> None:
     (package / "b.sql").write_text("-- name: one\nSELECT 2;")
     with pytest.raises(ValueError, match=r"'one' is defined twice.*b\.sql"):
         load_queries("queries_under_test")
+
+
+def test_a_file_is_parsed_when_one_of_its_queries_is_used(package: Path) -> None:
+    """A program uses few of the files: one that is never used is not parsed, but its names are known."""
+    (package / "a.sql").write_text("-- name: one\nSELECT 1;\n-- name: two\nSELECT 2;")
+    (package / "b.sql").write_text("-- name: three\n-- include: absent\nSELECT 3;")
+    queries = load_queries("queries_under_test")
+    assert queries["one"] == "SELECT 1;"
+    assert (list(queries), len(queries), "three" in queries) == (["one", "two", "three"], 3, True)
+    with pytest.raises(ValueError, match="unknown fragment"):
+        queries["three"]
+
+
+def test_a_running_process_keeps_the_queries_that_it_read(package: Path) -> None:
+    """A package that is replaced on disk does not mix queries of two versions in one process."""
+    (package / "a.sql").write_text("-- name: one\nSELECT 1;")
+    (package / "b.sql").write_text("-- name: two\nSELECT 2;")
+    queries = load_queries("queries_under_test")
+    assert queries["one"] == "SELECT 1;"
+    (package / "b.sql").write_text("-- name: two\nSELECT 'of another version';")
+    assert queries["two"] == "SELECT 2;"
+    with pytest.raises(KeyError):
+        queries["absent"]
 
 
 def test_without_a_schema_the_statement_stays_as_it_is() -> None:

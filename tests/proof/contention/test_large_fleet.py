@@ -23,8 +23,8 @@ SAID: Final = ("one", "two", "three")
 IDLE_S: Final = 12.0
 IDLE_LIMIT: Final = 2.0
 """Transactions a second that the whole idle fleet may make."""
-SETTLED_S: Final = 3.0
-"""After this time without work each worker has announced its free slots."""
+SETTLED_S: Final = 25.0
+"""After this time without work each worker has announced its free slots, also one that had withdrawn."""
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -38,7 +38,9 @@ MISSING: Final = (
     ),
     Planted(f"DELETE FROM lash_process_leases WHERE process_key = {_RUN}", "process 'research-7'", "no lease row"),
     Planted(
-        "DELETE FROM lash_process_changes WHERE process_id = 'research-7'", "process 'research-7'", "feed of changes"
+        f"UPDATE lash_process_events SET seq = 1000000 WHERE process_key = {_RUN} AND sequence = 1",
+        "process 'research-7'",
+        "feed of changes",
     ),
     Planted("DELETE FROM lash_effect_groups", "group 'g' of turn:1:s:t", "does not count"),
     Planted("DELETE FROM lash_secrets WHERE name = 'waits'", "the secret of the waits", "missing"),
@@ -238,6 +240,7 @@ FREE: Final = frozenset(
         *("lash_activity_tails.position", "lash_activity_tails.written_bytes"),
         # Numbers of which only the order counts, and it stays.
         *("lash_batches.seq", "lash_dead_letters.seq", "lash_dead_letters.place", "lash_process_changes.seq"),
+        "lash_process_events.seq",
         *("lash_schedules.schedule_key", "lash_trigger_subscriptions.subscription_key", "lash_usage.ordinal"),
         *("lash_sessions.changed", "lash_session_ids.changed"),
         # Read as a session, by the command, and not as rows.

@@ -73,7 +73,7 @@ async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
     await started(storage, "s", "a")
     await storage.processes.register(process("p", NEWS, wake_session_id="s"))
     await storage.events.append("p", news())
-    await queued(storage, joining("1"), joining("2"))
+    await queued(storage, joining("1", source_key="k"), joining("2"))
     fence = await leased(storage)
     await storage.effects.record(fence, effect(), {"answer": 1})
     attachment = await storage.attachments.put("s", b"picture", "image/png")
@@ -102,6 +102,15 @@ async def full_turn(storage: Storage, _clock: ManualClock) -> Commit:
         ),
     )
     return consuming(turn, wake, words)
+
+
+async def reply(storage: Storage, _clock: ManualClock) -> Commit:
+    """A turn that consumes one message with a key."""
+    await started(storage, "s", "a")
+    await queued(storage, joining("1", source_key="k"))
+    fence = await leased(storage)
+    claim = claimed(await storage.queue.claim(fence, boundary=Boundary.IDLE, ttl_ms=TTL))
+    return consuming(commit(1, node("b", "a"), turn_id="t", fence=fence, release=fence), claim)
 
 
 async def replacing(storage: Storage, clock: ManualClock) -> Commit:
@@ -202,6 +211,13 @@ CASES: tuple[AnyCase, ...] = (
     Case(
         method="Session.commit",
         ground=full_turn,
+        call=lambda storage, turn: storage.session("s").commit(turn),
+        again=Again.SAME,
+    ),
+    Case(
+        method="Session.commit",
+        variant="reply",
+        ground=reply,
         call=lambda storage, turn: storage.session("s").commit(turn),
         again=Again.SAME,
     ),

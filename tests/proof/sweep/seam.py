@@ -156,6 +156,9 @@ class SQLiteCursor:
     def executemany(self, statements: str, *values: Any) -> Any:  # noqa: ANN401 (the driver's)
         return self._connection.pass_on(statements, functools.partial(self._cursor.executemany, statements, *values))
 
+    def close(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 (the driver's)
+        self._cursor.close(force)
+
 
 def _cancel_from_any_thread(victim: asyncio.Task[Any] | None) -> None:
     assert victim is not None

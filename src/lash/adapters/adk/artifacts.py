@@ -18,6 +18,7 @@ from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.formats.adk_names import FRAMEWORK, artifacts_id, artifacts_label, key_part
 from lash.adapters.media import media_type_of
 from lash.base.limits import MAX_PAGE
+from lash.base.shapes import convert
 from lash.errors import AttachmentNotFound, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.record import Record, RecordDelete, RecordPut
 from lash.model.session.commit import Commit
@@ -368,7 +369,7 @@ async def _all(storage: Storage, lash_id: str, prefix: str) -> list[Record]:
 
 
 def _stored(record: Record) -> _Stored:
-    return msgspec.convert(record.value, _Stored)
+    return convert(record.value, _Stored)
 
 
 def _described(place: _Place, stored: _Stored) -> ArtifactVersion:

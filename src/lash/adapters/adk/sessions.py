@@ -7,7 +7,6 @@ import weakref
 from collections import OrderedDict
 from typing import Any, Final
 
-import msgspec
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -26,6 +25,7 @@ from lash.adapters.formats.adk_state import NO_STATE, Delta, StoredState, Values
 from lash.adapters.histories import histories_of
 from lash.adapters.settled import settled
 from lash.base.ids import new_id
+from lash.base.shapes import convert
 from lash.errors import NodeConflict, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.session.commit import Append, AppendResult, Commit
 from lash.model.session.node import Node
@@ -306,7 +306,7 @@ async def _values_by_user(storage: Storage, app_name: str, user_id: str | None) 
 
 
 def _listed(summary: SessionSummary, app: Values, users: dict[str, Values]) -> Session:
-    given = msgspec.convert(summary.meta.metadata, dict[str, str])
+    given = convert(summary.meta.metadata, dict[str, str])
     name = SessionName(given["app_name"], given["user_id"], given["session_id"])
     user = users.get(key_prefix(name.app_name, name.user_id), {})
     checkpoint = summary.checkpoint

@@ -21,6 +21,7 @@ from lash.adapters.chatkit.errors import AttachmentExists
 from lash.adapters.chatkit.names import ATTACHMENTS, below, bytes_id, owner_of, user_of
 from lash.adapters.chatkit.store import json_of
 from lash.adapters.media import media_type_of
+from lash.base.shapes import convert
 from lash.errors import (
     AttachmentNotFound,
     ConfigError,
@@ -202,7 +203,7 @@ async def _file(storage: Storage, session: str) -> _File | None:
         record = await storage.records.get(FILE, _KEY, session_id=session)
     except _MISSING:
         return None
-    return None if record is None else msgspec.convert(record.value, _File)
+    return None if record is None else convert(record.value, _File)
 
 
 async def _delete(storage: Storage, session: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from lash.adapters.names import short
+from lash.base.shapes import read_json
 from lash.model.session.message import Message, Role
 from lash.model.session.node import MessageEntry, Node, PluginEntry
 
@@ -60,12 +61,9 @@ class _Node(msgspec.Struct):
     entry: _Entry
 
 
-_decode: Final = msgspec.json.Decoder(_Node).decode
-
-
 def raw_json_of(body: bytes) -> str | None:
     """Return the same as `json_of` for the stored form of a node, of which only the event is decoded."""
-    entry = _decode(body).entry
+    entry = read_json(body, _Node).entry
     found = entry.body if entry.plugin_type == PLUGIN_TYPE else entry.native
     return found if isinstance(found, str) else None
 

@@ -16,6 +16,7 @@ import msgspec
 from lash.adapters.formats.adk_names import SessionName, key_part, key_prefix
 from lash.base.compression import BlobRef
 from lash.base.limits import MAX_PAGE
+from lash.base.shapes import convert
 from lash.model.record import RecordPut
 from lash.model.session.checkpoint import Checkpoint, CheckpointDraft, CheckpointManifest, TurnState
 from lash.stores.storage import Storage
@@ -136,7 +137,7 @@ async def _read(storage: Storage, collection: str, prefix: str) -> list[tuple[st
             collection, prefix=prefix, after=found[-1][0] if found else None, limit=MAX_PAGE
         )
         for record in page:
-            stored = msgspec.convert(record.value, dict[str, str])
+            stored = convert(record.value, dict[str, str])
             found.append((record.key, stored["key"], json.loads(stored["json"])))
         if len(page) < MAX_PAGE:
             return found

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from lash.adapters.names import short
+from lash.base.shapes import read_msgpack
 
 Version: TypeAlias = str | int | float | None
 Typed: TypeAlias = tuple[str, bytes]
@@ -90,8 +91,6 @@ class Place(NamedTuple):
         return SESSION_PREFIX + short(self.thread_id, 120)
 
 
-_writes: Final = msgspec.msgpack.Decoder(list[Write])
-_checkpoint: Final = msgspec.msgpack.Decoder(StoredCheckpoint)
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -141,7 +140,7 @@ def encode_checkpoint(checkpoint: StoredCheckpoint) -> bytes:
 
 
 def decode_checkpoint(content: bytes) -> StoredCheckpoint:
-    return _checkpoint.decode(content)
+    return read_msgpack(content, StoredCheckpoint)
 
 
 def encode_writes(writes: list[Write]) -> bytes:
@@ -149,7 +148,7 @@ def encode_writes(writes: list[Write]) -> bytes:
 
 
 def decode_writes(content: bytes) -> list[Write]:
-    return _writes.decode(content)
+    return read_msgpack(content, list[Write])
 
 
 def merge_writes(stored: list[Write], new: list[Write]) -> list[Write]:

@@ -13,6 +13,7 @@ from lash.adapters.importing import FoundPart, RawRow, Row, Source
 from lash.adapters.importing.values import moment
 from lash.adapters.langgraph import matching, namespaces
 from lash.adapters.langgraph.store import ITEMS, ItemContent
+from lash.base.shapes import read_json
 from lash.errors import InvalidInput
 from lash.model.record import RecordPut
 
@@ -41,7 +42,7 @@ def _piece(row: Row, vectors: list[Row]) -> FoundPart:
         content = ItemContent(
             namespace=tuple(row["prefix"].split(".")),
             key=row["key"],
-            value=msgspec.json.decode(row["value"], type=dict),
+            value=read_json(row["value"], dict),
             created_at=moment(row["created_at"]),
             updated_at=moment(row["updated_at"]) or datetime.now(UTC),
             ttl_minutes=row.get("ttl_minutes"),
@@ -67,7 +68,7 @@ def _packed(embedding: object) -> bytes | None:
         return embedding if len(embedding) % array("f").itemsize == 0 else None
     if isinstance(embedding, str):
         try:
-            return matching.pack_vector(msgspec.json.decode(embedding, type=list[float]))
+            return matching.pack_vector(read_json(embedding, list[float]))
         except msgspec.MsgspecError:
             return None
     return None

@@ -13,6 +13,7 @@ from lash.adapters.langgraph.codec import Channel, Inline, Items, Place, Stored,
 from lash.adapters.langgraph.foreign import Cipher, Unreadable
 from lash.adapters.langgraph.imported_items import item_pieces
 from lash.adapters.langgraph.runs import checkpoint_records
+from lash.base.shapes import read_json, read_msgpack
 from lash.model.record import RecordPut
 from lash.model.session.node import Node
 
@@ -276,8 +277,8 @@ def _versions(typed: Typed | None) -> dict[str, codec.Version]:
         return {}
     name, content = typed
     try:
-        decode = msgspec.msgpack.decode if name == "msgpack" else msgspec.json.decode
-        return decode(content, type=dict[str, codec.Version])
+        read = read_msgpack if name == "msgpack" else read_json
+        return read(content, dict[str, codec.Version])
     except msgspec.MsgspecError as error:
         raise Unreadable(f"damaged: {error}") from error
 
@@ -288,7 +289,7 @@ def _text(version: codec.Version) -> str:
 
 def _object(text: str | bytes) -> dict[str, Any]:
     try:
-        decoded: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+        decoded: dict[str, Any] = read_json(text, dict[str, Any])
     except msgspec.MsgspecError as error:
         raise Unreadable(f"damaged: {error}") from error
     return decoded

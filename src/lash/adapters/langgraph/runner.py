@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.pregel import Pregel
 
+from lash.base.shapes import read_json
 from lash.errors import ConfigError
 from lash.model.queue import Enqueued
 from lash.runtime.app import App
@@ -83,5 +84,5 @@ class ThreadRunner:
         return msgspec.json.encode([name, base64.b64encode(content).decode()]).decode()
 
     def _decode(self, text: str) -> object:
-        name, content = msgspec.json.decode(text, type=tuple[str, str])
+        name, content = read_json(text, tuple[str, str])
         return self._serde.loads_typed((name, base64.b64decode(content)))

@@ -29,6 +29,7 @@ from langgraph.store.base import (
 from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.langgraph import matching, namespaces
 from lash.adapters.langgraph.namespaces import Namespace
+from lash.base.shapes import convert
 from lash.errors import RecordConflict
 from lash.model.record import Record, RecordDelete, RecordPut
 from lash.stores.storage import Storage
@@ -181,7 +182,7 @@ class _Found(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        return cls(record, msgspec.convert(record.value, ItemContent))
+        return cls(record, convert(record.value, ItemContent))
 
     def score(self, query: Sequence[float] | None) -> float | None:
         """Return how similar its most similar text is to a query; None without a query or without a text."""

@@ -9,6 +9,7 @@ import msgspec
 
 from lash.adapters.formats.openai_items import PLUGIN_TYPE, Item, entry_of
 from lash.base.ids import new_id
+from lash.base.shapes import read_json
 from lash.model.session.message import Message, Part, PartKind, Role
 from lash.model.session.node import Entry, MessageEntry, Node, PluginEntry, RawNode
 
@@ -42,10 +43,6 @@ class _Node(msgspec.Struct):
     caused_by: _Cause | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Node).decode
-_decode_message: Final = msgspec.json.Decoder(Message).decode
-_decode_raw: Final = msgspec.json.Decoder(_RawNode).decode
-_decode_items: Final = msgspec.json.Decoder(list[Item]).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -60,14 +57,14 @@ def below(parent_id: str | None, nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 def item_of(node: RawNode) -> Item:
     """Return the item of a node, as it was added."""
-    entry = _decode(node.body).entry
+    entry = read_json(node.body, _Node).entry
     item: Item = entry.body if entry.native is None else entry.native
     return item
 
 
 def raw_item_of(node: RawNode) -> bytes:
     """Return the JSON of the item of a node."""
-    entry = _decode_raw(node.body).entry
+    entry = read_json(node.body, _RawNode).entry
     return bytes(entry.native) or bytes(entry.body)
 
 
@@ -81,7 +78,7 @@ def raw_items_of(nodes: Iterable[Node]) -> list[bytes] | None:
 
 def decoded(raw_items: Sequence[bytes]) -> list[Item]:
     """Return new objects for items in JSON."""
-    return _decode_items(b"[" + b",".join(raw_items) + b"]")
+    return read_json(b"[" + b",".join(raw_items) + b"]", list[Item])
 
 
 def history_items(path: Sequence[RawNode], *, is_whole: bool = True) -> list[Item]:
@@ -92,7 +89,7 @@ def history_items(path: Sequence[RawNode], *, is_whole: bool = True) -> list[Ite
     """
     turns: list[tuple[str | None, list[_Body]]] = []
     for raw in path:
-        node = _decode(raw.body)
+        node = read_json(raw.body, _Node)
         turn_id = None if node.caused_by is None else node.caused_by.turn_id
         if not turns or turn_id is None or turns[-1][0] != turn_id:
             turns.append((turn_id, []))
@@ -120,7 +117,7 @@ def _items_of_turn(entries: Sequence[_Body]) -> list[Item]:
     stored = [item for item in items if item is not None]
     if stored:
         return stored
-    messages = [_decode_message(entry.message) for entry in entries if bytes(entry.message)]
+    messages = [read_json(entry.message, Message) for entry in entries if bytes(entry.message)]
     return [{"role": _SENT_AS.get(each.role, "user"), "content": each.text} for each in messages if each.text]
 
 

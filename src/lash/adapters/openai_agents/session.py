@@ -91,7 +91,7 @@ class LashSession(SessionABC):
         self, validate: Callable[[TResponseInputItem], None] | None = None
     ) -> TResponseInputItem | None:
         """Remove the last item unless the function raises; the SDK calls it to take back a turn."""
-        popped = await self._settle(lambda storage: self._pop(storage, validate))
+        popped = await self._settle(lambda storage: self._pop(storage, validate), may_block=validate is not None)
         return cast("TResponseInputItem | None", popped)
 
     async def _get_compaction_snapshot(
@@ -109,7 +109,7 @@ class LashSession(SessionABC):
                 return False
             new = nodes_of(cast("list[Item]", output))
             change = self._replace(revision, nodes[start].parent_node_id, new, prune_prefix)
-            return await self._settle(change)
+            return await self._settle(change, may_block=prune_prefix is not None)
 
         items: list[Any] = [item_of(node) for node in nodes]
         return _CompactionSnapshot(items, is_complete, replace_suffix)
@@ -118,10 +118,10 @@ class LashSession(SessionABC):
         self._check_open()
         return await self._attached.run(use)
 
-    async def _settle(self, use: Callable[[Storage], Awaitable[T]]) -> T:
+    async def _settle(self, use: Callable[[Storage], Awaitable[T]], *, may_block: bool = False) -> T:
         """Return the result of a write; a cancelled caller gets CancelledError once the write has ended."""
         self._check_open()
-        return await self._attached.settle(use)
+        return await self._attached.settle(use, may_block=may_block)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -8,6 +8,7 @@ import msgspec
 from pydantic_ai import exceptions
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, ModelRequestTimeout, UnexpectedModelBehavior
 
+from lash.base.shapes import read_json
 from lash.errors import StepFailed
 
 _LONGEST_TEXT: Final = 1_000
@@ -37,7 +38,7 @@ def error_of(failed: StepFailed) -> Exception:
     if failed.code != ModelFailed.__qualname__:
         return failed
     try:
-        facts = msgspec.json.decode(failed.message, type=_Facts)
+        facts = read_json(failed.message, _Facts)
     except msgspec.DecodeError:
         return failed
     # Of their public classes; an error whose class is gone is one of the closest class that is still there.

@@ -17,6 +17,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from lash.base.shapes import convert
 from lash.model.session.message import Message, Part, PartKind, Role, ToolReplay
 from lash.model.value import JSONObject
 from lash.runtime.turns.messages import text_of
@@ -158,7 +159,7 @@ def _part_form(part: Part) -> _Form | None:
     opaque = None if part.tool_replay is None else part.tool_replay.opaque
     if not isinstance(opaque, dict) or FORM not in opaque:
         return None
-    return msgspec.convert(opaque[FORM], _Form)
+    return convert(opaque[FORM], _Form)
 
 
 def _restored(message: Message, form: _Form) -> list[JSONObject]:

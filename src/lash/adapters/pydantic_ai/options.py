@@ -8,6 +8,7 @@ from typing import Final, Literal
 import msgspec
 from pydantic_ai.toolsets import ToolsetTool
 
+from lash.base.shapes import convert
 from lash.errors import ConfigError
 from lash.model.value import Value
 from lash.runtime.policy import NO_RETRY, Retry
@@ -60,7 +61,7 @@ def options_of(tool: object, tool_name: str) -> ToolOptions | Literal[False]:
     if not isinstance(given, Mapping):
         raise ConfigError(f"tool {tool_name!r}: expected a dict or False as metadata {METADATA!r}, got {given!r:.80}")
     try:
-        return msgspec.convert(dict(given), ToolOptions)
+        return convert(dict(given), ToolOptions)
     except (msgspec.ValidationError, ConfigError) as error:
         known = ", ".join(ToolOptions.__struct_fields__)
         raise ConfigError(f"tool {tool_name!r}: metadata {METADATA!r}: {error}; known: {known}") from None

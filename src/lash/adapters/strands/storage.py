@@ -16,6 +16,7 @@ from strands.types.exceptions import StorageError
 from lash.adapters.attached import Attached, StorageSource
 from lash.base.ids import new_id
 from lash.base.limits import MAX_PAGE
+from lash.base.shapes import convert
 from lash.errors import LashError, RecordConflict
 from lash.model.record import Record, RecordDelete, RecordPut
 from lash.stores.storage import Storage
@@ -187,7 +188,7 @@ async def _list(storage: Storage, prefix: str) -> list[str]:
     after: str | None = None
     while True:
         page = await storage.records.list(KEYS, prefix=_start(prefix), after=after, limit=MAX_PAGE)
-        keys += [msgspec.convert(record.value, _Known).key for record in page]
+        keys += [convert(record.value, _Known).key for record in page]
         if len(page) < MAX_PAGE:
             return sorted(key for key in keys if key.startswith(prefix))
         after = page[-1].key
@@ -196,7 +197,7 @@ async def _list(storage: Storage, prefix: str) -> list[str]:
 async def _known(storage: Storage, key: str) -> tuple[_Known | None, int]:
     """Return the record of a key, and its version: 0 if there is none."""
     record = await storage.records.get(KEYS, _stored_key(key))
-    return (None, 0) if record is None else (msgspec.convert(record.value, _Known), record.version)
+    return (None, 0) if record is None else (convert(record.value, _Known), record.version)
 
 
 async def _remove(storage: Storage, key: str, replaced: _Written | None) -> None:

@@ -50,6 +50,8 @@ def check_event(row: Columns, process_id: str) -> ProcessEvent:
     """Return an event; raise CorruptData if it cannot be read or has another hash."""
     event = decode_event(shaped(EventRow, row), process_id)
     require_same("payload_hash", row["payload_hash"], payload_hash(event.event_type, event.payload))
+    if row["status"] is not None:
+        _check_status(row)
     return event
 
 
@@ -57,8 +59,15 @@ def check_change(row: Columns) -> None:
     """Raise CorruptData if a change cannot be read."""
     try:
         ChangeKind(text(row, "kind"))
-        if row["status"] is not None:
-            ProcessStatus(text(row, "status"))
+    except ValueError as error:
+        raise CorruptData(f"it cannot be read: {error}") from None
+    if row["status"] is not None:
+        _check_status(row)
+
+
+def _check_status(row: Columns) -> None:
+    try:
+        ProcessStatus(text(row, "status"))
     except ValueError as error:
         raise CorruptData(f"it cannot be read: {error}") from None
 

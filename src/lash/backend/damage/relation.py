@@ -72,7 +72,12 @@ RELATIONS: Final = (
         "the wake of event {detail} is queued and has no batch",
         "send the session a message instead, then acknowledge it with storage.events.acknowledge_wake",
     ),
-    Relation("damage_changes", "process {subject!r}", "the feed of changes lacks some of its events", remedy.FEED),
+    Relation(
+        "damage_changes",
+        "process {subject!r}",
+        "its entries in the feed of changes are not in the order of its log",
+        remedy.FEED,
+    ),
     Relation("damage_tombstones", "{subject}", "it exists beside its tombstone", _ROWS),
     Relation(
         "damage_effect_groups",

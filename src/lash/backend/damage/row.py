@@ -7,6 +7,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from lash.base.shapes import convert
 from lash.errors import CorruptData
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ def shaped(shape: type[T], row: Columns, **others: object) -> T:
     names: tuple[str, ...] = getattr(shape, "__struct_fields__", ())
     values = [others[name] if name in others else row[name] for name in names if name in others or name in row]
     try:
-        return msgspec.convert(values, shape, strict=False)
+        return convert(values, shape, strict=False)
     except msgspec.ValidationError as error:
         raise CorruptData(f"a column cannot be read: {error}") from None
 

@@ -112,7 +112,8 @@ class EventType(Value, frozen=True, kw_only=True):
     semantics: EventSemantics = PLAIN
 
     def __post_init__(self) -> None:
-        share_default(self, "semantics", PLAIN)
+        if self.semantics is not PLAIN:
+            share_default(self, "semantics", PLAIN)
 
 
 class EventDraft(Value, frozen=True, kw_only=True):

@@ -45,7 +45,8 @@ class Provenance(Value, frozen=True, kw_only=True):
     """The W3C trace context of the start. It is not part of the registration's identity."""
 
     def __post_init__(self) -> None:
-        share_default(self, "originator", HOST)
+        if self.originator is not HOST:
+            share_default(self, "originator", HOST)
 
 
 _UNKNOWN: Final = Provenance()
@@ -123,7 +124,8 @@ class Registration(Value, frozen=True, kw_only=True):
     wake_session_id: str | None = None
 
     def __post_init__(self) -> None:
-        share_default(self, "provenance", _UNKNOWN)
+        if self.provenance is not _UNKNOWN:
+            share_default(self, "provenance", _UNKNOWN)
 
 
 class FailureClass(enum.StrEnum):

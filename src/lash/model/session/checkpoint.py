@@ -35,7 +35,8 @@ class TurnState(Value, frozen=True, kw_only=True):
     protocol_turn_options: JSONObject = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        share_default(self, "token_usage", _NO_TOKENS)
+        if self.token_usage is not _NO_TOKENS:
+            share_default(self, "token_usage", _NO_TOKENS)
 
 
 _FIRST_TURN: Final = TurnState()
@@ -61,7 +62,8 @@ class CheckpointManifest(Value, frozen=True, kw_only=True):
     components: dict[str, BlobRef] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        share_default(self, "turn_state", _FIRST_TURN)
+        if self.turn_state is not _FIRST_TURN:
+            share_default(self, "turn_state", _FIRST_TURN)
 
 
 class Checkpoint(Value, frozen=True, kw_only=True):

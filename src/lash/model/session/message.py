@@ -122,7 +122,8 @@ class Part(Value, frozen=True, kw_only=True, gc=False):
     response_meta: ResponseMeta | None = None
 
     def __post_init__(self) -> None:
-        share_default(self, "prune_state", INTACT)
+        if self.prune_state is not INTACT:
+            share_default(self, "prune_state", INTACT)
 
 
 class PluginOrigin(Value, frozen=True, kw_only=True, tag_field="kind", tag="plugin"):

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lash.base.compression import BlobRef
+from lash.base.shapes import convert
 from lash.model.causal import CausalRef
 from lash.model.session.checkpoint import Checkpoint
 from lash.model.session.frame import AgentFrame, ModelSpec
@@ -56,7 +57,8 @@ class SessionConfig(ClosedValue, frozen=True, kw_only=True):
     model: ModelSpec = _MODEL
 
     def __post_init__(self) -> None:
-        share_default(self, "model", _MODEL)
+        if self.model is not _MODEL:
+            share_default(self, "model", _MODEL)
 
 
 class Retention(Value, frozen=True, kw_only=True):
@@ -70,7 +72,7 @@ class Retention(Value, frozen=True, kw_only=True):
 
     @classmethod
     def last(cls, count: int) -> Retention:
-        return msgspec.convert({"keep": count}, cls)
+        return convert({"keep": count}, cls)
 
     @classmethod
     def all(cls) -> Retention:

@@ -26,7 +26,8 @@ class TraceStep(Value, frozen=True, kw_only=True):
     """The owner id of the worker that ran it."""
 
     def __post_init__(self) -> None:
-        share_default(self, "kind", _STEP)
+        if self.kind is not _STEP:
+            share_default(self, "kind", _STEP)
 
 
 class TurnTrace(Value, frozen=True, kw_only=True):

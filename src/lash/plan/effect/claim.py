@@ -294,16 +294,17 @@ def new_record(
         worker=worker,
         traceparent=ran.traceparent,
     )
-    return _record(row, encoded.envelope.scope, encoded.envelope)
+    return _record(row, encoded.envelope.scope, encoded.envelope, encoded.scope_id)
 
 
 def decode_record(row: EffectRow, scope: ExecutionScope) -> EffectRecord:
     """Return the effect that a row stores, or raise CorruptData."""
-    what = f"effect {row.replay_key!r} of {scope_id(scope)}"
+    name = scope_id(scope)
+    what = f"effect {row.replay_key!r} of {name}"
     envelope = decode(row.envelope, Envelope, f"the envelope of {what}")
     if (envelope.scope, envelope.replay_key) != (scope, row.replay_key):
         raise CorruptData(f"the envelope of {what} is that of another effect")
-    return _record(row, scope, envelope)
+    return _record(row, scope, envelope, name)
 
 
 def decode_group(scope: ExecutionScope, group_key: str, group: GroupRow, finished: list[str]) -> EffectGroup:
@@ -354,8 +355,8 @@ def check_scope_fence(scope: ExecutionScope, fence: object) -> LeaseFence:
     return held
 
 
-def _record(row: EffectRow, scope: ExecutionScope, envelope: Envelope) -> EffectRecord:
-    what = f"effect {row.replay_key!r} of {scope_id(scope)}"
+def _record(row: EffectRow, scope: ExecutionScope, envelope: Envelope, name: str) -> EffectRecord:
+    what = f"effect {row.replay_key!r} of {name}"
     if (row.outcome is not None, row.error is not None) != (
         row.status is EffectStatus.COMPLETED,
         row.status is EffectStatus.FAILED,
@@ -372,7 +373,7 @@ def _record(row: EffectRow, scope: ExecutionScope, envelope: Envelope) -> Effect
         error=None if row.error is None else decode(row.error, EffectError, f"the error of {what}"),
         once=row.once,
         due_at_ms=row.due_at_ms,
-        owner=None if row.token is None else _holder(row, scope_id(scope)),
+        owner=None if row.token is None else _holder(row, name),
         fencing=row.fencing,
         expires_at_ms=row.expires_at_ms,
         settled_rank=row.settled_rank,

@@ -9,6 +9,7 @@ import msgspec
 
 from lash.base.codec import canonical, content_hash, decode, encode
 from lash.base.limits import check_identifier
+from lash.base.shapes import convert
 from lash.errors import EventConflict, InvalidInput, ProcessTerminal
 from lash.model.lease import LeaseOwner
 from lash.model.process.continuation import Continuation
@@ -289,7 +290,7 @@ def _continued(projection: Projection, event: ProcessEvent) -> Projection:
 def _read(event: ProcessEvent, value: object, shape: type[T]) -> T:
     """Return a part of a core event's payload as its type; any caller may have written the payload."""
     try:
-        return msgspec.convert(value, shape)
+        return convert(value, shape)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"process {event.process_id!r}: payload of {event.event_type!r}: {error}") from None
 
@@ -298,7 +299,7 @@ def _terminal_outcome(process_id: str, terminal: TerminalSpec, payload: JSON) ->
     """Return the outcome for waiters: the selected value if it is an outcome, else one made from it."""
     value = payload if terminal.await_output is None else select_for(process_id, terminal.await_output, payload)
     try:
-        outcome = msgspec.convert({"outcome": value}, OutcomeBox).outcome
+        outcome = convert({"outcome": value}, OutcomeBox).outcome
     except msgspec.ValidationError:
         return _made_outcome(terminal.state, value)
     if STATE_OF[type(outcome)] is not terminal.state:

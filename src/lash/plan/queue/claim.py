@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from lash.base.limits import check_identifier, check_integer, saturating_add
+from lash.base.limits import are_plain_identifiers, check_identifier, check_integer, saturating_add
 from lash.errors import ClaimLost, InvalidInput
 from lash.model.lease import LeaseFence
 from lash.model.queue import (
@@ -107,7 +107,7 @@ def new_claim(session_id: str, fencing: int, claim: NewClaim, written: ClaimedRo
         lease_fencing=fencing,
         claimed_at_ms=written.now_ms,
         expires_at_ms=saturating_add(written.now_ms, claim.ttl_ms),
-        batches=tuple(decode_batch(row, session_id) for row in written.batches),
+        batches=tuple([decode_batch(row, session_id) for row in written.batches]),
     )
 
 
@@ -211,8 +211,8 @@ def check_batch_ids(batch_ids: object) -> tuple[str, ...]:
     """Return the ids; raise InvalidInput unless they are a list of different ids."""
     if not isinstance(batch_ids, list | tuple):
         raise InvalidInput(f"batch_ids must be a list, not {type(batch_ids).__name__}")
-    ids = tuple(check_identifier("batch_id", each) for each in batch_ids)
-    if len(set(ids)) != len(ids):
+    ids = tuple([check_identifier("batch_id", each) for each in batch_ids])
+    if len(ids) > 1 and len(set(ids)) != len(ids):
         raise InvalidInput("batch_ids names a batch twice")
     if len(ids) > MAX_BATCHES:
         raise InvalidInput(f"batch_ids must name at most {MAX_BATCHES:,} batches")
@@ -239,8 +239,9 @@ def check_completion(what: str, completion: object) -> ClaimCompletion:
     """Return the completion; raise InvalidInput if a field is not valid."""
     if not isinstance(completion, ClaimCompletion):
         raise InvalidInput(f"{what} must be a ClaimCompletion, not {type(completion).__name__}")
-    check_identifier(f"{what}.claim_id", completion.claim_id)
-    check_identifier(f"{what}.token", completion.token)
+    if not are_plain_identifiers(completion.claim_id, completion.token):
+        check_identifier(f"{what}.claim_id", completion.claim_id)
+        check_identifier(f"{what}.token", completion.token)
     if not check_batch_ids(completion.batch_ids):
         raise InvalidInput(f"{what} names no batch")
     return completion
@@ -248,8 +249,8 @@ def check_completion(what: str, completion: object) -> ClaimCompletion:
 
 def check_completions(completions: Sequence[object]) -> None:
     """Raise InvalidInput unless all are completions of different claims."""
-    tokens = {check_completion(f"completions[{index}]", each).token for index, each in enumerate(completions)}
-    if len(tokens) != len(completions):
+    tokens = [check_completion(f"completions[{index}]", each).token for index, each in enumerate(completions)]
+    if len(tokens) > 1 and len(set(tokens)) != len(tokens):
         raise InvalidInput("completions names a claim twice")
 
 

@@ -40,6 +40,9 @@ class _Payloads(Value, frozen=True, kw_only=True):
     payloads: tuple[Payload, ...]
 
 
+_PAYLOADS: Final = frozenset(Payload.__args__)
+
+
 class EncodedBatch(msgspec.Struct, frozen=True, kw_only=True):
     """A draft ready to be written."""
 
@@ -213,8 +216,8 @@ def _kinds(payloads: object) -> set[type]:
     if not isinstance(payloads, list | tuple) or not payloads:
         raise InvalidInput("payloads must be a tuple of at least one payload")
     kinds = {type(payload) for payload in payloads}
-    if not kinds <= set(Payload.__args__):
-        foreign = min(kind.__name__ for kind in kinds - set(Payload.__args__))
+    if not kinds <= _PAYLOADS:
+        foreign = min(kind.__name__ for kind in kinds - _PAYLOADS)
         raise InvalidInput(f"expected payloads, got a {foreign}")
     if len(kinds) > 1:
         raise InvalidInput(f"a batch holds one kind of payload, got {len(kinds)}; enqueue each kind separately")

@@ -15,6 +15,7 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from lash.base.limits import MAX_IDENTIFIER_LENGTH, MAX_INTEGER, check_text
+from lash.base.shapes import read_json
 from lash.errors import InvalidInput
 from lash.model.gap import GapReason
 from lash.model.session.change import SessionChange, SessionChangePage
@@ -140,7 +141,7 @@ def decode_session_cursor(cursor: str | None) -> SessionCursor:
         return START
     try:
         text = base64.urlsafe_b64decode(check_text("cursor", cursor, limit=_MAX_CURSOR))
-        read = msgspec.json.decode(text, type=_CursorText)
+        read = read_json(text, _CursorText)
         for place in (read.place, *read.late):
             check_text("cursor", place.session_id)
     except (binascii.Error, ValueError, msgspec.DecodeError):

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lash.base.codec import encode
+from lash.base.codec import encode, to_text
 from lash.base.compression import BlobRef, Compression, StoredBlob
 from lash.base.limits import MAX_INTEGER, check_digest, check_identifier, check_integer
 from lash.errors import (
@@ -65,6 +65,8 @@ _BRIEF_ROWS: Final = 64
 """Commits of up to this many rows may be written on the event loop; see the next limit."""
 _BRIEF_BYTES: Final = 262_144
 """Commits of up to this many bytes may be written on the event loop: they block it for less than a millisecond."""
+
+_LISTS: Final = ("frames", "usage", "completions", "attachments", "records")
 
 
 class CommitRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,9 +131,12 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(self.commit.graph, ReplaceFull):
             return ()
         leaf = self.commit.graph.leaf_node_id
-        ids = [node_id for each in self.nodes for node_id in (each.node_id, each.parent_node_id)]
-        ids.append(leaf if isinstance(leaf, str) else None)
-        return tuple(dict.fromkeys(node_id for node_id in ids if node_id is not None))
+        ids: dict[str | None, None] = {}
+        for each in self.nodes:
+            ids[each.node_id] = ids[each.parent_node_id] = None
+        if isinstance(leaf, str):
+            ids[leaf] = None
+        return tuple([node_id for node_id in ids if node_id is not None])
 
 
 class CommitFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +177,8 @@ CommitDecision: TypeAlias = Apply | Replay
 
 def encode_result(commit: Commit, result: CommitResult) -> str:
     """Return the result of a commit as the row of its turn keeps it; empty without a turn."""
-    return "" if commit.turn_id is None else encode(result, CommitResult, "the commit's result")
+    # Its parts were checked: the turn state was encoded, and names of components are ids.
+    return "" if commit.turn_id is None else to_text(result)
 
 
 def prepare_commit(
@@ -334,14 +340,16 @@ def _check_commit(commit: object, session_id: str) -> None:
         check_identifier("turn_id", commit.turn_id)
     if commit.current_frame_id is not None:
         check_identifier("current_frame_id", commit.current_frame_id)
-    for what, fence in (("fence", commit.fence), ("release", commit.release)):
-        if fence is not None:
-            check_fence(what, fence, ResourceKind.SESSION)
-    if commit.release is not None and commit.release.resource.id != session_id:
-        raise SessionBindingMismatch(session_id, commit.release.resource.id)
-    for what in ("frames", "usage", "completions", "attachments", "records"):
-        items = getattr(commit, what)
-        if not isinstance(items, list | tuple):
+    if commit.fence is not None:
+        check_fence("fence", commit.fence, ResourceKind.SESSION)
+    if commit.release is not None:
+        if commit.release is not commit.fence:
+            check_fence("release", commit.release, ResourceKind.SESSION)
+        if commit.release.resource.id != session_id:
+            raise SessionBindingMismatch(session_id, commit.release.resource.id)
+    lists = (commit.frames, commit.usage, commit.completions, commit.attachments, commit.records)
+    for what, items in zip(_LISTS, lists, strict=True):
+        if type(items) is not tuple and not isinstance(items, list | tuple):
             raise InvalidInput(f"{what} must be a tuple, not {type(items).__name__}")
     check_completions(commit.completions)
     for attachment_id in commit.attachments:

@@ -143,7 +143,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode_nodes(nodes: Sequence[Node], compression: Compression) -> tuple[EncodedNode, ...]:
     """Encode nodes for writing. Raises InvalidInput if two have the same id."""
-    encoded = tuple(_encode_node(index, node, compression) for index, node in enumerate(nodes))
+    encoded = tuple([_encode_node(index, node, compression) for index, node in enumerate(nodes)])
     seen: set[str] = set()
     for node in encoded:
         if node.node_id in seen:

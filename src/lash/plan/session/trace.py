@@ -46,6 +46,9 @@ class _PackedStep(msgspec.Struct, frozen=True, array_like=True):
     error: str | None = None
 
 
+_DEFAULTS: Final = list(_PackedStep.__struct_defaults__)
+
+
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
     began_at_ms: int
     attempts: int
@@ -145,21 +148,16 @@ def _is_clock(record: EffectRecord) -> bool:
 
 
 def _pack(step: TraceStep, first_ms: int, worker: int) -> list[object]:
-    packed = _PackedStep(
-        name=step.name[:MAX_NAME],
-        after_ms=step.began_at_ms - first_ms,
-        took_ms=step.took_ms,
-        attempt=step.attempt,
-        worker=worker,
-        tries=step.tries,
-        kind=step.kind[:MAX_NAME],
-        error=None if step.error is None else step.error[:MAX_ERROR],
-    )
-    values: list[object] = list(msgspec.structs.astuple(packed))
-    required = len(values) - len(_PackedStep.__struct_defaults__)
-    while len(values) > required and values[-1] == _PackedStep.__struct_defaults__[len(values) - 1 - required]:
-        values.pop()
-    return values
+    """Return the fields of a `_PackedStep` in their order, without the last ones that hold their defaults."""
+    required: list[object] = [step.name[:MAX_NAME], step.began_at_ms - first_ms, step.took_ms]
+    error = None if step.error is None else step.error[:MAX_ERROR]
+    optional = [step.attempt, worker, step.tries, step.kind[:MAX_NAME], error]
+    count = len(optional)
+    if optional == _DEFAULTS:
+        return required
+    while optional[count - 1] == _DEFAULTS[count - 1]:
+        count -= 1
+    return required + optional[:count]
 
 
 def _unpack(step: _PackedStep, first_ms: int, workers: tuple[str, ...]) -> TraceStep:

@@ -167,7 +167,7 @@ def _entry(node: Node) -> object:
     if not isinstance(node.entry, MessageEntry):
         return node.entry
     message = node.entry.message
-    parts = tuple(msgspec.structs.replace(part, id="") for part in message.parts)
+    parts = tuple([msgspec.structs.replace(part, id="") for part in message.parts])
     return msgspec.structs.replace(node.entry, message=msgspec.structs.replace(message, id="", parts=parts))
 
 

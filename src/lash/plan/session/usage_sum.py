@@ -18,6 +18,7 @@ from lash.base.limits import (
     check_limit,
     check_text,
 )
+from lash.base.shapes import read_json
 from lash.errors import CorruptData, InvalidInput
 from lash.model.session.usage import TokenUsage, UsageGroup, UsagePage, UsageSum
 
@@ -153,7 +154,7 @@ def _decode_cursor(cursor: object, by: frozenset[str]) -> SumKey:
     try:
         # The cursor of long names is longer than an id may be.
         text = base64.urlsafe_b64decode(check_text("cursor", cursor).encode())
-        version, groups, key = msgspec.json.decode(text, type=tuple[str, list[str], SumKey])
+        version, groups, key = read_json(text, tuple[str, list[str], SumKey])
     except (binascii.Error, msgspec.DecodeError, UnicodeError, ValueError):
         pass
     else:

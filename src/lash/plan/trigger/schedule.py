@@ -11,6 +11,7 @@ import msgspec
 
 from lash.base.codec import canonical, decode, encode
 from lash.base.limits import check_identifier, check_integer, check_text
+from lash.base.shapes import read_json
 from lash.errors import CorruptData, InvalidInput, LashError, ScheduleConflict, ScheduleNotFound
 from lash.model.process.process import HOST
 from lash.model.trigger.schedule import (
@@ -282,7 +283,7 @@ def decode_schedule_cursor(cursor: object) -> Target:
         return Target("", "")
     try:
         text = check_text("cursor", cursor)
-        return Target(*msgspec.json.decode(base64.urlsafe_b64decode(text), type=tuple[str, str]))
+        return Target(*read_json(base64.urlsafe_b64decode(text), tuple[str, str]))
     except (binascii.Error, msgspec.DecodeError, ValueError):
         raise InvalidInput(f"expected a cursor of a list of schedules, got {cursor!r:.80}") from None
 

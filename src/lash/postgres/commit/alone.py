@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lash.model.lease import LeaseFence
 from lash.plan.session.component import Replacement
 from lash.plan.session.kind import MESSAGE
 from lash.plan.session.node import PlacedNode
-from lash.postgres.arguments import columns, fence_proof
+from lash.plan.session.usage import UsageRow
+from lash.postgres.arguments import fence_proof, joined
 from lash.postgres.commit.planned import PlannedCommit
 
 
-class CommitAlone(NamedTuple):
-    """The arguments by name, in the order in which ``commit_alone.sql`` lists and explains them."""
+class _Head(NamedTuple):
+    """The session, what the plan saw of it, the turn, the new head and the checkpoint."""
 
     session_key: int
     assumed_revision: int
@@ -43,142 +44,158 @@ class CommitAlone(NamedTuple):
     turn_state: str
     plugin_snapshot_revision: int | None
 
+
+class _Run(NamedTuple):
+    """Nodes that follow each other."""
+
     run_segment: int | None
     run_depth: int | None
     run_seq: int | None
     run_parent: str | None
-    node_ids: list[str]
-    user_messages: list[int]
-    bodies: list[str]
-    packed_bodies: list[bytes | None]
-    kinds: list[str]
+    node_ids: str | None
+    user_messages: str
+    bodies: str | None
+    packed_bodies: list[bytes | None] | None
+    kinds: str | None
 
-    usage_sources: list[object]
-    usage_models: list[object]
-    input_tokens: list[object]
-    output_tokens: list[object]
-    cached_input_tokens: list[object]
-    reasoning_tokens: list[object]
 
-    replaced_hashes: list[object]
-    new_hashes: list[object]
-    blob_codecs: list[object]
-    blob_sizes: list[object]
-    blob_contents: list[object]
+class _Ledger(NamedTuple):
+    """Rows of the ledger."""
+
+    usage_sources: str | None
+    usage_models: str | None
+    input_tokens: str | None
+    output_tokens: str | None
+    cached_input_tokens: str | None
+    reasoning_tokens: str | None
+
+
+class _Bytes(NamedTuple):
+    """Components that get new bytes."""
+
+    replaced_hashes: str | None
+    new_hashes: str | None
+    blob_codecs: str | None
+    blob_sizes: str | None
+    blob_contents: list[bytes] | None
+
+
+ALONE: Final = (*_Head._fields, *_Run._fields, *_Ledger._fields, *_Bytes._fields)
+"""The names of the arguments, in the order in which ``commit_alone.sql`` lists and explains them."""
+_NO_NODES: Final = _Run(None, None, None, None, None, "", None, None, None)
+_NO_USAGE: Final = _Ledger(None, None, None, None, None, None)
+_NO_BYTES: Final = _Bytes(None, None, None, None, None)
 
 
 class LeaseArguments(NamedTuple):
     """The arguments that ``commit_alone_leased`` takes after those."""
 
-    fence: list[str] | None
-    release: list[str] | None
-    claim_tokens: list[object]
-    claim_ids: list[object]
-    claimed_batches: list[object]
+    fence_owner: str | None
+    fence_incarnation: str | None
+    fence_token: str | None
+    fence_number: int | None
+    release_owner: str | None
+    release_incarnation: str | None
+    release_token: str | None
+    release_number: int | None
+    claim_tokens: str | None
+    claim_ids: str | None
+    claimed_batches: str | None
 
 
-class _Run(NamedTuple):
-    """Nodes that follow each other; the driver inspects every element of an array, so there are few arrays."""
+def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> tuple[object, ...]:
+    """Return the arguments for a commit that replaces the bytes of these components.
 
-    segment: int | None
-    depth: int | None
-    seq: int | None
-    parent: str | None
-    ids: list[str]
-    user_messages: list[int]
-    bodies: list[str]
-    packed: list[bytes | None]
-    kinds: list[str]
-
-
-def arguments_alone(planned: PlannedCommit, replaced: Sequence[Replacement]) -> CommitAlone:
-    """Return the arguments for a commit that replaces the bytes of these components."""
-    prepared, assumed, head = planned.prepared, planned.decision.assumed, planned.decision.head
-    commit, saved = prepared.commit, prepared.checkpoint
-    run = _run_of(planned.decision.placement.nodes)
-    usage = columns(((row.source, row.model, *row.counters) for row in prepared.usage), 6)
-    blobs = columns(((each.replaced, *each.blob) for each in replaced), 5)
-    return CommitAlone(
-        session_key=head.session_key,
-        assumed_revision=assumed.revision,
-        assumed_node_count=assumed.node_count,
-        assumed_leaf_node_id=assumed.leaf_node_id,
-        assumed_keep=assumed.keep,
-        turn_id=commit.turn_id,
-        commit_hash=prepared.commit_hash,
-        result=prepared.stored_result,
-        trace=prepared.trace,
-        scope_id=prepared.scope_id,
-        config=prepared.config,
-        current_frame_id=commit.current_frame_id,
-        checkpoint_ref=saved.ref,
-        leaf_node_id=head.leaf_node_id,
-        leaf_segment=head.leaf_segment,
-        leaf_depth=head.leaf_depth,
-        segment_count=head.segment_count,
-        node_seq=head.node_seq,
-        node_count=head.node_count,
-        first_user_message=head.first_user_message,
-        user_message_count=head.user_message_count,
-        agent=prepared.agent,
-        turn_state=saved.turn_state,
-        plugin_snapshot_revision=saved.manifest.plugin_snapshot_revision,
-        run_segment=run.segment,
-        run_depth=run.depth,
-        run_seq=run.seq,
-        run_parent=run.parent,
-        node_ids=run.ids,
-        user_messages=run.user_messages,
-        bodies=run.bodies,
-        packed_bodies=run.packed,
-        kinds=run.kinds,
-        usage_sources=usage[0],
-        usage_models=usage[1],
-        input_tokens=usage[2],
-        output_tokens=usage[3],
-        cached_input_tokens=usage[4],
-        reasoning_tokens=usage[5],
-        replaced_hashes=blobs[0],
-        new_hashes=blobs[1],
-        blob_codecs=blobs[2],
-        blob_sizes=blobs[3],
-        blob_contents=blobs[4],
-    )
+    Raises `NotSeparable` if a text contains the separator.
+    """
+    run, ledger = _run_of(planned.decision.placement.nodes), _ledger_of(planned.prepared.usage)
+    return (*_head_of(planned), *run, *ledger, *_bytes_of(replaced))
 
 
 def lease_arguments(planned: PlannedCommit) -> LeaseArguments | None:
-    """Return the arguments about leases and claims; None if the commit has neither."""
+    """Return the arguments about leases and claims; None if the commit has neither.
+
+    Raises `NotSeparable` if a text contains the separator.
+    """
     commit = planned.prepared.commit
     if commit.fence is None and commit.release is None and not commit.completions:
         return None
-    claims = columns(planned.claims, 3)
+    claims = planned.claims
     return LeaseArguments(
-        fence=_fence_texts(commit.fence),
-        release=_fence_texts(commit.release),
-        claim_tokens=claims[0],
-        claim_ids=claims[1],
-        claimed_batches=claims[2],
+        *_fence_of(commit.fence),
+        *_fence_of(commit.release),
+        joined([token for token, _, _ in claims]),
+        joined([claim_id for _, claim_id, _ in claims]),
+        joined([batch_id for _, _, batch_id in claims]),
     )
+
+
+def _head_of(planned: PlannedCommit) -> _Head:
+    prepared, assumed, head = planned.prepared, planned.decision.assumed, planned.decision.head
+    commit, saved = prepared.commit, prepared.checkpoint
+    return _Head(
+        head.session_key,
+        assumed.revision,
+        assumed.node_count,
+        assumed.leaf_node_id,
+        assumed.keep,
+        commit.turn_id,
+        prepared.commit_hash,
+        prepared.stored_result,
+        prepared.trace,
+        prepared.scope_id,
+        prepared.config,
+        commit.current_frame_id,
+        saved.ref,
+        head.leaf_node_id,
+        head.leaf_segment,
+        head.leaf_depth,
+        head.segment_count,
+        head.node_seq,
+        head.node_count,
+        head.first_user_message,
+        head.user_message_count,
+        prepared.agent,
+        saved.turn_state,
+        saved.manifest.plugin_snapshot_revision,
+    )
+
+
+def _fence_of(fence: LeaseFence | None) -> tuple[str | None, str | None, str | None, int | None]:
+    return (None, None, None, None) if fence is None else fence_proof(fence)
 
 
 def _run_of(nodes: Sequence[PlacedNode]) -> _Run:
     if not nodes:
-        return _Run(None, None, None, None, [], [], [], [], [])
+        return _NO_NODES
     first, encoded = nodes[0], [placed.node for placed in nodes]
-    is_packed = any(node.packed is not None for node in encoded)
-    kinds = [node.kind for node in encoded]
+    packed, kinds = [node.packed for node in encoded], [node.kind for node in encoded]
     return _Run(
-        segment=first.segment,
-        depth=first.depth - 1,
-        seq=first.seq - 1,
-        parent=first.node.parent_node_id,
-        ids=[node.node_id for node in encoded],
-        user_messages=[position for position, node in enumerate(encoded, start=1) if node.user_text is not None],
-        bodies=[node.stored_body for node in encoded],
-        packed=[node.packed for node in encoded] if is_packed else [],
-        kinds=[] if set(kinds) == {MESSAGE} else kinds,
+        *(first.segment, first.depth - 1, first.seq - 1, first.node.parent_node_id),
+        joined([node.node_id for node in encoded]),
+        "".join(["-" if node.user_text is None else "u" for node in encoded]),
+        joined([node.stored_body for node in encoded]),
+        None if packed.count(None) == len(packed) else packed,
+        None if kinds.count(MESSAGE) == len(kinds) else joined(kinds),
     )
 
 
-def _fence_texts(fence: LeaseFence | None) -> list[str] | None:
-    return None if fence is None else [str(value) for value in fence_proof(fence)]
+def _ledger_of(rows: Sequence[UsageRow]) -> _Ledger:
+    if not rows:
+        return _NO_USAGE
+    first, second, third, fourth = zip(*(map(str, row.counters) for row in rows), strict=True)
+    names = joined([row.source for row in rows]), joined([row.model for row in rows])
+    return _Ledger(*names, joined(first), joined(second), joined(third), joined(fourth))
+
+
+def _bytes_of(replaced: Sequence[Replacement]) -> _Bytes:
+    if not replaced:
+        return _NO_BYTES
+    blobs = [each.blob for each in replaced]
+    return _Bytes(
+        joined([each.replaced for each in replaced]),
+        joined([blob.ref for blob in blobs]),
+        joined([blob.codec for blob in blobs]),
+        joined([str(blob.size) for blob in blobs]),
+        [blob.content for blob in blobs],
+    )

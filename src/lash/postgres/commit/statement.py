@@ -10,7 +10,8 @@
       │         no
       └─ does it need one session and  no ─► commit_turns
          one run of nodes only?  ──── yes ─► commit_alone   parameters instead of JSON records;
-                                             commit_alone_leased with a fence, a release or claims
+                                             commit_alone_leased with a fence, a release or claims;
+                                             commit_turns if a text contains the separator of texts
 
 A commit is an *ordinary turn* if this storage wrote the one before it, both leave one checkpoint without frames, only
 bytes of components change, and it brings no new segment, no attachments and no records. Nearly every commit of
@@ -23,10 +24,12 @@ Every step of a statement costs the server 10 to 20 µs, whether it has rows to 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from lash.plan.session.component import Replacement, replacements
 from lash.plan.session.node import PlacedNode
+from lash.postgres.arguments import NotSeparable
 from lash.postgres.commit.alone import arguments_alone, lease_arguments
 from lash.postgres.commit.planned import PlannedCommit
 from lash.postgres.commit.record import arguments_of_any
@@ -42,8 +45,9 @@ def choose_statement(commits: Sequence[PlannedCommit]) -> tuple[str, tuple[objec
     if len(replaced) < len(commits):
         return "commit_apply", arguments_of_any(commits)
     if len(commits) == 1 and _may_go_alone(commits[0]):
-        arguments, leased = arguments_alone(commits[0], replaced[0]), lease_arguments(commits[0])
-        return ("commit_alone", arguments) if leased is None else ("commit_alone_leased", (*arguments, *leased))
+        with suppress(NotSeparable):
+            arguments, leased = arguments_alone(commits[0], replaced[0]), lease_arguments(commits[0])
+            return ("commit_alone", arguments) if leased is None else ("commit_alone_leased", (*arguments, *leased))
     return "commit_turns", arguments_in_place(commits, replaced)
 
 
@@ -53,6 +57,8 @@ def _replaced_if_ordinary(planned: PlannedCommit) -> tuple[Replacement, ...] | N
         return None
     if planned.before is None or not planned.prepared.leaves_one_checkpoint:
         return None
+    if planned.before.components == planned.prepared.components:
+        return ()
     return replacements(planned.before.components, planned.prepared.components, planned.prepared.blobs)
 
 

@@ -111,14 +111,16 @@ class StatementBatcher(Generic[Item, Answer]):
     ) -> Mapping[Hashable, Answer]:
         statement, busy = object(), {each for each in serial_keys if each is not None}
         self._in_flight[statement] = loop.time()
-        self._busy.update(busy)
+        if busy:
+            self._busy.update(busy)
         # There may be room for another statement.
         self._start_next(loop)
         try:
             return await self._send(items)
         finally:
             del self._in_flight[statement]
-            self._busy -= Counter(busy)
+            if busy:
+                self._busy -= Counter(busy)
             self._start_next(loop)
 
     def _start_next(self, loop: asyncio.AbstractEventLoop) -> None:

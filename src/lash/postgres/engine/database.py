@@ -16,6 +16,7 @@ import msgspec
 from lash.base.backoff import backoff, jitter
 from lash.base.opener import Opener
 from lash.base.seal import PLAIN, Seals
+from lash.base.shapes import convert
 from lash.errors import CorruptData, StorageClosed, StorageFailure, StoreUnavailable
 from lash.postgres.engine.driver import asyncpg
 from lash.postgres.engine.errors import (
@@ -28,9 +29,9 @@ from lash.postgres.engine.errors import (
     remedy_for,
     translate,
 )
-from lash.postgres.engine.lock_watch import LockHolder, LockWatch
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.engine.pool import Connections, check_server
+from lash.postgres.engine.statement_watch import LockHolder, StatementWatch
 
 if TYPE_CHECKING:
     from lash.postgres.engine.pool import PlainConnection, PooledConnection
@@ -69,9 +70,8 @@ class Database:
         self._connections = connections
         self._queries = queries
         self._on_statement = on_statement
-        self._answer_limit_s = options.statement_timeout_ms / 1000 + _ANSWER_GRACE_S
         self._begin_text = _begin_text(options)
-        self._watch = LockWatch(self.lock_holders)
+        self._watch = StatementWatch(self.lock_holders, options.statement_timeout_ms / 1000 + _ANSWER_GRACE_S)
         self._opener = Opener(asyncio.get_running_loop())
         self._closed = False
 
@@ -217,7 +217,7 @@ class Database:
         self._watch.begin(connection, name)
         try:
             # The whole result, not `fetchrow`: a row limit would let the server stop a writing function half-way.
-            return await connection.fetch(text, *args, timeout=self._answer_limit_s)
+            return await connection.fetch(text, *args, timeout=self._watch.limit_s)
         finally:
             self._watch.end(connection)
 
@@ -226,7 +226,7 @@ class Database:
         self._announce(name)
         self._watch.begin(connection, name)
         try:
-            return await connection.execute(text, *args, timeout=self._answer_limit_s)
+            return await connection.execute(text, *args, timeout=self._watch.limit_s)
         finally:
             self._watch.end(connection)
 
@@ -279,25 +279,32 @@ class Database:
 
     async def _ask(self, name: str, text: str, args: Sequence[object], *, quietly: bool) -> list[asyncpg.Record]:
         """Run one statement on a connection of the pool, ``quietly`` without the hook; errors are not translated."""
-        connection = await self._connect()
+        connections, watch = self._connections, self._watch
+        self._check_usable()
+        connection = connections.take_idle()
+        if connection is None:
+            connection = await self._connect()
+        watch.begin(connection, name, asyncio.current_task())
         try:
             if not quietly:
                 self._announce(name)
-            self._watch.begin(connection, name)
-            rows = await connection.fetch(text, *args, timeout=self._answer_limit_s)
+            rows = await connection.fetch(text, *args)
         except (asyncio.CancelledError, TimeoutError):
             # The server may take long to cancel the statement; the caller does not wait for it.
-            self._connections.return_later(self._connections.release(connection))
+            connections.return_later(connections.release(connection))
+            if watch.was_late(connection):
+                raise TimeoutError from None
             raise
         except BaseException as error:
             if is_unsent(error):
                 # The server is closing it; drop it so that the pool does not reuse it.
                 _drop(connection)
-            await self._connections.release(connection)
+            await connections.release(connection)
             raise
         finally:
-            self._watch.end(connection)
-        await self._connections.give_back(connection)
+            watch.end(connection)
+        if not connections.keep(connection):
+            await connections.give_back(connection)
         return rows
 
     async def _fetch(self, name: str, args: Sequence[object], *, reads: bool, repeatable: bool) -> list[asyncpg.Record]:
@@ -418,7 +425,7 @@ def _begin_text(options: PostgresOptions) -> str:
 
 def _shaped(shape: type[T], name: str, row: asyncpg.Record, seals: Seals) -> T:
     try:
-        shaped = msgspec.convert(tuple(row), shape, strict=False)
+        shaped = convert(tuple(row), shape, strict=False)
     except msgspec.ValidationError as error:
         raise CorruptData(f"query {name}: expected a row of {shape.__name__}, got another: {error}") from error
     return seals.open_row(shaped) if seals.is_active else shaped

@@ -37,7 +37,7 @@ _RELEASE_LIMIT_S: Final = 5.0
 _CLOSE_LIMIT_S: Final = 10.0
 """How long closing waits for calls in flight before it closes their connections."""
 _KEEP_S: Final = 1.0
-"""How often kept connections go back to the driver, which closes connections that were idle for too long."""
+"""How often unused kept connections go back to the driver, which closes connections that were idle for too long."""
 _LOOK_EVERY_S: Final = 1.0
 """How often all connections are replaced while no server takes writes."""
 
@@ -70,6 +70,8 @@ class Connections:
         self._renew_at = self._next_renewal()
         self._look_again_at = 0.0
         self._kept: list[PooledConnection] = []
+        self._unused = 0
+        """How many of the kept ones, from the first, no call has taken since the last look."""
         self._may_be_kept: set[PooledConnection] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._looks_for_room = False
@@ -104,7 +106,7 @@ class Connections:
             # The driver bounds idle time only. After this, each present connection is replaced at its next use, so none
             # grows older than one period.
             self._renew_at = self._next_renewal()
-            self._release_kept(for_good=True)
+            self._release_kept_for_good()
             await self._pool.expire_connections()
         if self._room is None:
             return await self._pool.acquire(timeout=self._options.acquire_timeout_s)
@@ -137,12 +139,25 @@ class Connections:
 
     def take_idle(self) -> PooledConnection | None:
         """Return a kept connection that is still open; None if there is none."""
-        while self._kept and not self._needs_renewal():
+        while self._kept and time.monotonic() < self._renew_at:
             connection = self._kept.pop()
+            self._unused = min(self._unused, len(self._kept))
             if not _is_closed(connection):
                 return connection
             self.return_later(self.release(connection))
         return None
+
+    def keep(self, connection: PooledConnection) -> bool:
+        """Keep a connection whose last statement succeeded; return False if it is to be given back.
+
+        A kept connection may be closed already: `take_idle` checks it.
+        """
+        if self._room is None or self._room.has_waiting or connection not in self._may_be_kept:
+            return False
+        self._kept.append(connection)
+        if self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(_KEEP_S, self._release_unused)
+        return True
 
     async def give_back(self, connection: PooledConnection) -> None:
         """Take back a connection that is idle and whose last statement succeeded."""
@@ -156,12 +171,8 @@ class Connections:
             raise
         if room is None or connection not in self._may_be_kept or _is_closed(connection):
             await self.release(connection)
-            return
-        if room.hand_over(connection):
-            return
-        self._kept.append(connection)
-        if self._alarm is None:
-            self._alarm = asyncio.get_running_loop().call_later(_KEEP_S, self._release_kept)
+        elif not room.hand_over(connection):
+            self.keep(connection)
 
     def _give_back_later(self, connection: PooledConnection) -> None:
         self.return_later(self.give_back(connection))
@@ -244,7 +255,7 @@ class Connections:
 
     async def close(self) -> None:
         """Wait for the connections in use, then close lash's own pool; a pool of the caller stays open."""
-        self._release_kept(for_good=True)
+        self._release_kept_for_good()
         if self._returning:
             await asyncio.gather(*self._returning)
         await self._opening.close()
@@ -290,13 +301,21 @@ class Connections:
         for callback in self.when_closed:
             callback()
 
-    def _release_kept(self, *, for_good: bool = False) -> None:
-        """Return kept connections to the driver; ``for_good``: those in use will go there too."""
+    def _release_unused(self) -> None:
+        """Return kept connections that no call has taken since the last look to the driver."""
+        unused, self._kept = self._kept[: self._unused], self._kept[self._unused :]
+        self._unused = len(self._kept)
+        for connection in unused:
+            self.return_later(self.release(connection))
+        self._alarm = asyncio.get_running_loop().call_later(_KEEP_S, self._release_unused) if self._kept else None
+
+    def _release_kept_for_good(self) -> None:
+        """Return all kept connections to the driver; those in use will go there too."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if for_good:
-            self._may_be_kept.clear()
+        self._may_be_kept.clear()
+        self._unused = 0
         while self._kept:
             self.return_later(self.release(self._kept.pop()))
 

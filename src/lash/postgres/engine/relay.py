@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from lash.base.shapes import read_json
 from lash.postgres.engine.errors import DRIVER_ERRORS
 from lash.postgres.engine.options import PostgresOptions
 
@@ -137,7 +138,7 @@ async def _words(reader: asyncio.StreamReader) -> list[str]:
     line = await reader.readline()
     if not line.endswith(b"\n"):
         raise EOFError
-    return msgspec.json.decode(line, type=list[str])
+    return read_json(line, list[str])
 
 
 class _Relay:

@@ -110,6 +110,11 @@ class Room:
         self._admit()
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether calls may wait for a place."""
+        return bool(self._waiting)
+
+    @property
     def is_wanted(self) -> bool:
         """Whether calls wait for a place that a further connection would give them."""
         return bool(self._waiting) and self.may_grow

@@ -45,6 +45,10 @@ _REPLACE: Final = {
     )
 }
 """For tables with values."""
+_FEED: Final = frozenset({"xid", "registered_xid"})
+"""The transaction ids of the change feed, whose entries are in several tables."""
+_OLD: Final = "'2'::xid8"
+"""Before all transactions of a server: moved entries are in the order of their numbers."""
 _LEAST: Final[dict[str, RowValue]] = {"bigint": -(2**63), "text": "", "boolean": False}
 """A value below every key that lash makes, by type."""
 
@@ -162,7 +166,7 @@ def _statements(table: RowTable, found: Table) -> dict[str, str]:
         _TEMPLATES | _REPLACE if sealed_columns(table) else _TEMPLATES,
         **_replacement(table, found),
         own_columns="".join(f", {quote_identifier(name)}" for name in own),
-        own_values=", pg_current_xact_id()" * len(own),
+        own_values="".join(f", {_OLD if name in _FEED else 'pg_current_xact_id()'}" for name in own),
         values=", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types, start=1)),
         after=", ".join(f"${number}::{kind}" for number, kind in keys),
         limit=f"${len(table.key) + 1}",

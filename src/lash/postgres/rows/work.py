@@ -34,7 +34,7 @@ class PostgresWorkRows:
         arguments = (
             *(poll.sessions, poll.processes, poll.owner.owner_id, poll.owner.incarnation_id),
             *((None, None) if own is None else (own.boot_id, own.host_id)),
-            *(list(poll.running_sessions), list(poll.running_processes), MAX_HOLDERS),
+            *(list(poll.running_sessions) or None, list(poll.running_processes) or None, MAX_HOLDERS),
             None if poll.process_names is None else list(poll.process_names),
             None if poll.agents is None else list(poll.agents),
             *(poll.labels, random_place()),

@@ -62,9 +62,16 @@ SELECT
     coalesce((SELECT g.epoch FROM :"schema".lash_process_change_epoch AS g), ''),
     (
         SELECT pg_snapshot_xmin(pg_current_snapshot())::text
-        FROM :"schema".lash_process_changes AS h
-        WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
-        LIMIT 1
+        WHERE EXISTS (
+                SELECT 1 FROM :"schema".lash_process_events AS h WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
+            )
+            OR EXISTS (
+                SELECT 1 FROM :"schema".lash_processes AS h
+                WHERE h.registered_xid >= pg_snapshot_xmin(pg_current_snapshot())
+            )
+            OR EXISTS (
+                SELECT 1 FROM :"schema".lash_process_changes AS h WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
+            )
     ),
     array(
         SELECT row(a.position, a.revision, a.body, a.created_at_ms)
@@ -97,6 +104,22 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT e.xid, e.seq
     FROM (
+        (
+            SELECT n.xid, n.seq
+            FROM :"schema".lash_process_events AS n
+            WHERE n.xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY n.xid DESC, n.seq DESC
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT p.registered_xid, p.registered_seq
+            FROM :"schema".lash_processes AS p
+            WHERE p.registered_xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY p.registered_xid DESC, p.registered_seq DESC
+            LIMIT 1
+        )
+        UNION ALL
         (
             SELECT c.xid, c.seq
             FROM :"schema".lash_process_changes AS c

@@ -27,7 +27,7 @@ ready AS (
             WHERE x.session_key = s.session_key
         ) END AS labels,
         CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > c.now_ms THEN l.incarnation_id END AS holder
-    FROM unnest(:session_ids::text[]) AS wanted (session_id)
+    FROM json_array_elements_text(:session_ids::json) AS wanted (session_id)
     CROSS JOIN clock AS c
     CROSS JOIN LATERAL (
         SELECT s.session_key, s.agent FROM :"schema".lash_sessions AS s WHERE s.session_id = wanted.session_id LIMIT 1
@@ -66,7 +66,7 @@ ready AS (
             WHERE s.session_id = p.wake_session_id
         ) END,
         CASE WHEN l.token IS NOT NULL AND l.expires_at_ms > c.now_ms THEN l.incarnation_id END
-    FROM unnest(:process_ids::text[]) AS wanted (process_id)
+    FROM json_array_elements_text(:process_ids::json) AS wanted (process_id)
     CROSS JOIN clock AS c
     CROSS JOIN LATERAL (
         SELECT p.* FROM :"schema".lash_processes AS p WHERE p.process_id = wanted.process_id LIMIT 1

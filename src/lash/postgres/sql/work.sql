@@ -516,8 +516,9 @@ written AS (
         b.process_slots, b.free_sessions, b.free_processes, b.agents, b.processes, b.labels, b.channel, b.status
     FROM beat AS b CROSS JOIN clock AS c
     ON CONFLICT (worker_id) DO UPDATE SET
-        seen_at_ms = excluded.seen_at_ms, beat_ms = excluded.beat_ms, free_sessions = excluded.free_sessions,
-        free_processes = excluded.free_processes, channel = excluded.channel
+        seen_at_ms = excluded.seen_at_ms, beat_ms = excluded.beat_ms, session_slots = excluded.session_slots,
+        free_sessions = excluded.free_sessions, free_processes = excluded.free_processes,
+        channel = excluded.channel
     RETURNING
         w.worker_id, w.started_at_ms, w.status, w.agents, w.labels,
         w.agents IS NOT NULL OR w.processes IS NOT NULL OR w.labels IS NOT NULL OR w.session_slots = 0

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from lash.base.limits import check_identifier
+from lash.base.shapes import convert, read_json
 from lash.errors import InvalidInput
 from lash.protocols.front_end.turn import Answer, File, UserInput, answer_of
 
@@ -60,7 +61,7 @@ class Conversation(NamedTuple):
 
 def _message(raw: msgspec.Raw) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(raw, type=dict[str, Any])
+        return read_json(raw, dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(f"a message does not fit: {error}") from None
 
@@ -85,7 +86,7 @@ class _UserMessage(msgspec.Struct, frozen=True):
 def user_input(message: dict[str, Any]) -> UserInput:
     """Return the user's message with its files; files that are only named by an address are refused."""
     try:
-        given = msgspec.convert(message, _UserMessage)
+        given = convert(message, _UserMessage)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the last message of the user does not fit: {error}") from None
     check_identifier("the id of the message", given.id)

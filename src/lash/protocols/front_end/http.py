@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from lash.base.shapes import decoder
 from lash.errors import Advice, Conflict, InvalidInput, LashError, NotFound, SessionDeleted, TurnFailed
 from lash.runtime.app import App
 from lash.runtime.definition import AgentDefinition
@@ -107,7 +108,7 @@ async def read_json(request: Request, declared: type[T], max_body: int) -> T:
         if len(body) > max_body:
             raise HTTPException(413, f"expected a body of at most {max_body:,} bytes")
     try:
-        return msgspec.json.decode(body, type=declared)
+        return decoder(declared).decode(body)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise HTTPException(400, f"the body does not fit: {error}") from None
 

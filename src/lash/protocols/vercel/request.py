@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from lash.base.limits import check_identifier
+from lash.base.shapes import convert
 from lash.errors import InvalidInput
 from lash.protocols.front_end.turn import Answer, File, UserInput, answer_of
 
@@ -52,7 +53,7 @@ def decisions(parts: list[dict[str, Any]]) -> list[_Approval]:
     """Return the decisions about tool calls in the parts of a message."""
     given = [part.get("approval") for part in parts if part.get("state") == "approval-responded"]
     try:
-        return [msgspec.convert(each, _Approval) for each in given]
+        return [convert(each, _Approval) for each in given]
     except msgspec.ValidationError as error:
         raise InvalidInput(f"an approval does not fit: {error}") from None
 
@@ -82,7 +83,7 @@ class _UserMessage(msgspec.Struct, frozen=True):
 def user_input(message: dict[str, Any]) -> UserInput:
     """Return the user's message with its files; files that are only named by an address are refused."""
     try:
-        given = msgspec.convert(message, _UserMessage)
+        given = convert(message, _UserMessage)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the last message of the user does not fit: {error}") from None
     check_identifier("the id of the message", given.id)

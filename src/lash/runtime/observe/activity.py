@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from lash.base.shapes import read_json
 from lash.errors import LashError, SessionDeleted, SessionNotFound
 from lash.model.activity import ActivityDraft
 from lash.model.value import JSON
@@ -32,8 +33,6 @@ _FLUSH_LIMIT_S: Final = 1.0
 """How long a turn's commit waits for its activity."""
 _MAX_SILENT: Final = 1_024
 """For how many idle sessions an unreported loss is remembered."""
-
-_draft_decoder: Final = msgspec.json.Decoder(ActivityDraft)
 
 
 class ActivityWriter:
@@ -208,7 +207,7 @@ class _Buffer:
         """Return the oldest items, at least one and as many as an append takes, marked with what was lost."""
         bodies = [self.items.popleft() for _ in range(min(len(self.items), _MAX_ITEMS))]
         self.size -= sum(item.size for item in bodies)
-        drafts = [_draft_decoder.decode(item.body) for item in bodies]
+        drafts = [read_json(item.body, ActivityDraft) for item in bodies]
         if self.lost:
             drafts[0] = msgspec.structs.replace(drafts[0], lost=drafts[0].lost + self.lost)
             self.lost = 0

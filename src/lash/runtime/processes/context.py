@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar, ov
 import msgspec
 
 from lash.base.replay_key import replay_key
+from lash.base.shapes import convert
 from lash.errors import ProcessFailed, ProcessPruned
 from lash.model.effect import AwaitEvent, Command
 from lash.model.failure import traceback_in
@@ -124,7 +125,7 @@ class Context(Waits):
             return report
 
         command = operation(f"emit:{source_type}", payload, source_key)
-        return msgspec.convert((await self._journal.recorded(key, command, body)).outcome, EmitReport)
+        return convert((await self._journal.recorded(key, command, body)).outcome, EmitReport)
 
     async def _wake(self, key: str, text: str) -> None:
         await self._append(key, operation("wake", text), WAKE, {"text": text})
@@ -187,7 +188,7 @@ class ChildHandle(Generic[R]):
         declared = UNTYPED if self._process is None else self._process.result_type
 
         def read(ended: JSON) -> R:
-            outcome: Outcome = msgspec.convert(ended, Outcome)
+            outcome: Outcome = convert(ended, Outcome)
             try:
                 result: R = read_outcome(self.process_id, outcome, declared)
             except ProcessFailed as failed:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
+from lash.base.shapes import convert
 from lash.errors import LeaseLost
 from lash.model.lease import LeaseFence
 from lash.model.process.continuation import Continuation
@@ -81,7 +80,7 @@ class UnderLease:
     async def continuation(self, sequence: int) -> Continuation:
         """Return how the run began that the event of this number began."""
         (event,) = await self.events(CONTINUED, after=sequence - 1, limit=1)
-        return msgspec.convert(event.payload, Continuation)
+        return convert(event.payload, Continuation)
 
     async def continue_as_new(self, continuation: Continuation) -> None:
         """End this run of the process, and begin the next one."""

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from lash.base.shapes import convert
 from lash.errors import InvalidInput
 from lash.model.value import JSON
 from lash.model.wait import Question
@@ -32,6 +33,6 @@ def _question(ask: object) -> Question:
     if isinstance(ask, str):
         return Question(text=ask)
     try:
-        return msgspec.convert(ask, Question)
+        return convert(ask, Question)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"expected a text, or a Question with text, schema and details: {error}") from None

@@ -13,6 +13,8 @@ from typing import Any, Final, Literal, Protocol, get_args, get_origin, get_type
 import msgspec
 
 from lash.base.codec import canonical, content_hash, decode, encode
+from lash.base.limits import MAX_INTEGER, MIN_INTEGER
+from lash.base.shapes import convert_declared
 from lash.errors import InvalidInput
 from lash.model.value import JSON, Value
 
@@ -196,6 +198,8 @@ def _plain(value: object, what: str, order: Literal["deterministic"] | None = No
     """Return the value as JSON reads it back, which has lists where there were tuples."""
     if value is None or type(value) is bool:
         return value
+    if type(value) is int and MIN_INTEGER <= value <= MAX_INTEGER:
+        return value
     if type(value) is str:
         try:
             value.encode()
@@ -273,7 +277,7 @@ def _convert(plain: JSON, declared: object) -> object:
     adapter = _adapter_of(declared)
     if adapter is not None:
         return adapter.validate_json(msgspec.json.encode(plain))
-    return msgspec.convert(plain, declared, str_keys=True, dec_hook=_decode_other)
+    return convert_declared(plain, declared, _decode_other)
 
 
 def _is_plain(value: object) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 from lash.base.codec import content_hash
 from lash.base.replay_key import replay_key
+from lash.base.shapes import convert
 from lash.errors import InvalidInput, ProcessFailed, ProcessPruned, SessionNotFound, TurnFailed, WaitTimedOut
 from lash.model.causal import TurnCause
 from lash.model.process.process import Outcome
@@ -116,7 +117,7 @@ class Asking:
             known = await self._journal.recorded(key, command, constant(ended))
         if known.outcome is None:
             raise self._journal.as_recorded(WaitTimedOut(None, f"end of process {process_id!r}", timeout_s or 0))
-        outcome: Outcome = msgspec.convert(known.outcome, Outcome)
+        outcome: Outcome = convert(known.outcome, Outcome)
         return outcome
 
     def as_recorded(self, error: ProcessFailed) -> ProcessFailed:

@@ -219,21 +219,16 @@ class TurnDraft:
 
     def _all_attachments(self, nodes: tuple[Node, ...]) -> tuple[str, ...]:
         """Return the attachments that the turn stored or refers to, so that no sweep removes them."""
-        messages = (node.entry.message for node in nodes if isinstance(node.entry, MessageEntry))
-        parts = (part for message in messages for part in message.parts)
-        named = (part.attachment.id for part in parts if part.attachment is not None)
+        messages = [node.entry.message for node in nodes if isinstance(node.entry, MessageEntry)]
+        named = [part.attachment.id for each in messages for part in each.parts if part.attachment is not None]
         return tuple(dict.fromkeys((*self.attachments, *named)))
 
     def _next_state(self, before: TurnState, agent: str) -> TurnState:
-        tokens = [before.token_usage, *(entry.usage for entry in self.usage)]
         return TurnState(
             turn_index=before.turn_index + 1,
-            token_usage=TokenUsage(
-                input_tokens=sum(each.input_tokens for each in tokens),
-                output_tokens=sum(each.output_tokens for each in tokens),
-                cached_input_tokens=sum(each.cached_input_tokens for each in tokens),
-                reasoning_tokens=sum(each.reasoning_tokens for each in tokens),
-            ),
+            token_usage=_sum([before.token_usage, *(entry.usage for entry in self.usage)])
+            if self.usage
+            else before.token_usage,
             last_prompt_usage=before.last_prompt_usage,
             protocol_turn_options={**before.protocol_turn_options, AGENT_OPTION: agent},
         )
@@ -245,6 +240,15 @@ class TurnDraft:
 
     def _next_id(self) -> str:
         return f"{self.turn_id}:{len(self._entries)}"
+
+
+def _sum(tokens: Sequence[TokenUsage]) -> TokenUsage:
+    return TokenUsage(
+        input_tokens=sum(each.input_tokens for each in tokens),
+        output_tokens=sum(each.output_tokens for each in tokens),
+        cached_input_tokens=sum(each.cached_input_tokens for each in tokens),
+        reasoning_tokens=sum(each.reasoning_tokens for each in tokens),
+    )
 
 
 def _reply_text(value: object, agent: AgentDefinition) -> str:

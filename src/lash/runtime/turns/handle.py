@@ -86,7 +86,8 @@ class SessionHandle:
         draft = self._draft(
             text, self._key(key), early=early, attachments=attachments, at=at, branch=branch, priority=priority
         )
-        await self._check_attachments(attachments)
+        if attachments:
+            await self._check_attachments(attachments)
         return await self._enqueue(draft)
 
     @overload
@@ -131,7 +132,8 @@ class SessionHandle:
         within ``timeout_s``: the message stays where it is, and asking again with the same key waits for it again.
         """
         draft = self._draft(text, self._key(key), attachments=attachments, priority=priority)
-        await self._check_attachments(attachments)
+        if attachments:
+            await self._check_attachments(attachments)
         reply = await self._ask(draft, timeout_s)
         return reply if of_type is None else read_reply(reply, of_type)
 

@@ -65,6 +65,8 @@ class History:
         self._is_whole = is_whole
         self._manifest = manifest
         self._components = components or {}
+        self.size = _SESSION_BYTES + messages_size + sum(map(len, self._components.values()))
+        """About how many bytes of memory it takes."""
 
     @classmethod
     async def of(cls, tail: Tail) -> History:
@@ -82,11 +84,6 @@ class History:
             manifest=tail.checkpoint.manifest,
             components=tail.checkpoint.components,
         )
-
-    @property
-    def size(self) -> int:
-        """About how many bytes of memory it takes."""
-        return _SESSION_BYTES + self._messages_size + sum(map(len, self._components.values()))
 
     @property
     def turn_state(self) -> TurnState:
@@ -123,8 +120,8 @@ class History:
         messages = [node.entry.message for node in new if isinstance(node.entry, MessageEntry)]
         # Shared on purpose: a turn that ran holds no view of the list any more.
         self._messages.extend(messages)
-        changed = {name: part for name, part in commit.checkpoint.components.items() if isinstance(part, bytes)}
-        components = {**self._components, **changed}
+        parts = commit.checkpoint.components
+        components = {**self._components, **{name: part for name, part in parts.items() if isinstance(part, bytes)}}
         return History(
             revision=result.revision,
             config=commit.config,
@@ -192,17 +189,18 @@ class Histories:
         caller has just read them. The revision alone is not enough: after a failover that lost commits, another commit
         has the revision of a lost one.
         """
-        session, kept = storage.session(session_id), self._kept.get(session_id)
+        kept = self._kept.get(session_id)
         if revision == 0:
             # The session has no commit yet.
             return History()
         if kept is not None and kept.holds(last):
             if revision is None:
-                head = await session.head()
+                head = await storage.session(session_id).head()
                 revision, leaf_node_id = (None, None) if head is None else (head.revision, head.leaf_node_id)
             if (revision, leaf_node_id) == (kept.revision, kept.leaf_node_id):
                 self._kept.move_to_end(session_id)
                 return kept
+        session = storage.session(session_id)
         tail = await _read(session, last)
         if tail is None:
             first = await session.revision()
@@ -223,7 +221,8 @@ class Histories:
             self._keep(session_id, kept.after(commit, result))
 
     def _keep(self, session_id: str, history: History) -> None:
-        self._drop(session_id)
+        if session_id in self._kept:
+            self._drop(session_id)
         kept = history if history.size <= self._max_bytes else history.end()
         self._kept[session_id] = kept
         self._tagged[session_tag(session_id)] = session_id

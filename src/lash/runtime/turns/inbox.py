@@ -186,7 +186,7 @@ def input_messages(batch: Batch) -> list[Message]:
     messages: list[Message] = []
     for name, payload in zip(batch.item_ids, batch.payloads, strict=True):
         if isinstance(payload, TurnInput):
-            parts = tuple(_part(f"{name}:{index}", item) for index, item in enumerate(payload.items))
+            parts = tuple([_part(f"{name}:{index}", item) for index, item in enumerate(payload.items)])
             messages.append(Message(id=name, role=Role.USER, parts=parts))
         elif isinstance(payload, ProcessWake):
             messages.append(_wake_message(name, payload))

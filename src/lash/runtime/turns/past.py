@@ -62,11 +62,10 @@ class Past:
         self._histories = histories
         self._session_id = session_id
         self._leaf_node_id: str | None = None
-        self._seen = History()
         self._reach = Reach()
         self._wanted = 0
         self._branch: BranchPoint | None = None
-        self.history = History()
+        self.history = self._seen = History()
         """The session as it was read last; what the turn commits follows it."""
         self.is_short = False
         """Whether the agent has asked for more than was loaded."""

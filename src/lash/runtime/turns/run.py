@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from lash.base.tasks import ended
 from lash.errors import (
     ClaimLost,
     CorruptData,
@@ -67,7 +68,7 @@ class TurnRun:
         self.attempt = 0
         self._failures = 0
         self._past = Past(core.storage, core.histories, self.session_id, self.lease)
-        self._draft = TurnDraft(self.session_id, self.turn_id, self._past.history)
+        self._draft: TurnDraft
         self._branch: BranchPoint | None = None
         self._agent: AgentDefinition | None = None
         self._answered_by = ""
@@ -192,6 +193,8 @@ class TurnRun:
         if crashes > agent.retry.max_crashes:
             failed = failed_attempt(crash_error(crashes), attempt=crashes, max_attempts=agent.retry.max_crashes)
             return await self._bury(agent, failed)
+        if not self._core.hooks.spans:
+            return await self._drive(agent)
         about = turn_attributes(claim, content=self._core.hooks.content)
         with self._core.hooks.span(TURN, **self._ids(agent), attempt=self.attempt, **about):
             return await self._drive(agent)
@@ -215,7 +218,7 @@ class TurnRun:
         if self._lost or self._released or is_cancelled:
             self._task.cancel()
         try:
-            await asyncio.wait({self._task})
+            await ended(self._task)
         finally:
             # Tasks that the agent left running, and the agent if this run is cancelled, must not write any more.
             journal.stop(Suspended())
@@ -278,6 +281,8 @@ class TurnRun:
         turn = Turn(self, self._core, journal, self._draft)
         here = RunHere(turn)
         try:
+            if agent.limit is None and agent.timeout_s is None:
+                return await agent.function(turn)
             within = time_limit(agent.timeout_s, f"agent {agent.name!r}")
             async with under_limit(agent.limit, journal, self.parking, turn), within:
                 return await agent.function(turn)
@@ -329,7 +334,7 @@ class TurnRun:
 
     async def _commit(self, agent: AgentDefinition) -> TurnEnd:
         """Publish the turn. After a commit by another writer its nodes follow that commit's."""
-        done = tuple(claim.completion for claim in self._inbox.claims)
+        done = tuple([claim.completion for claim in self._inbox.claims])
         # Observers see the activity of a turn before its commit.
         await self._core.activity.flush(self.session_id)
         trace, name = trace_of_turn(self._claimed, self._journal), (self._agent or agent).name

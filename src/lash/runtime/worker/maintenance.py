@@ -62,9 +62,10 @@ async def maintain(core: Core) -> None:
         return
     now_ms = (await storage.work.poll(sessions=0, processes=0, owner=core.owner)).now_ms
     before_ms = max(0, now_ms - round(keep_s * 1_000))
-    while (await storage.processes.prune(ended_before_ms=before_ms, through_cursor=None, limit=_PAGE)).more:
-        pass
+    # The feed first: entries that it is pruned of need not be kept apart from their processes.
     while await storage.processes.prune_changes(before_ms=before_ms, limit=_CHANGES) == _CHANGES:
+        pass
+    while (await storage.processes.prune(ended_before_ms=before_ms, through_cursor=None, limit=_PAGE)).more:
         pass
 
 

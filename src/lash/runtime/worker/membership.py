@@ -16,6 +16,7 @@ from lash.base.version import VERSION
 from lash.errors import LashError
 from lash.model.lease import LeaseOwner
 from lash.model.worker import Beat, Fleet, Pace, Served, WorkerStatus
+from lash.plan.withdrawal import LocalPlace
 from lash.plan.worker import plan_pace
 from lash.runtime.processes.run import ProcessRun
 from lash.runtime.turns.run import TurnRun
@@ -95,6 +96,14 @@ class Membership:
         return () if self._fleet is None or self._fleet.rank is None else self._fleet.alike
 
     @property
+    def local_place(self) -> LocalPlace:
+        """The place of the worker among those of its machine that take the same sessions, by their ids."""
+        own, alike = self._core.owner.incarnation_id, frozenset(self.alike)
+        near = () if self._fleet is None else self._fleet.neighbours
+        others = [each.incarnation_id for each in near if each.incarnation_id in alike]
+        return LocalPlace(place=sum(each < own for each in others), workers=1 + len(others))
+
+    @property
     def news_s(self) -> float:
         """The seconds until the worker may announce that its slots ran out or became free; infinite without news."""
         if self._announced is None or _fullness(self._announced) == _fullness(self._beat()):
@@ -117,6 +126,10 @@ class Membership:
     def beat_soon(self) -> None:
         """Send a beat with the next poll."""
         self._beat_at = 0.0
+
+    def beat_within(self, seconds: float) -> None:
+        """Send a beat with the first poll that comes so long after the last one."""
+        self._beat_at = min(self._beat_at, self._announced_at + seconds)
 
     def next_beat(self) -> Beat | None:
         """Return the beat to send with the next poll; None while none is due."""
@@ -143,7 +156,7 @@ class Membership:
             pid=os.getpid(),
             version=VERSION,
             beat_ms=pace.beat_ms,
-            session_slots=options.sessions,
+            session_slots=self._turn_slots.limit,
             process_slots=options.processes,
             free_sessions=0 if self._is_short else self._turn_slots.free,
             free_processes=self._process_slots.free,
@@ -201,5 +214,5 @@ class Membership:
                 self._core.storage.hints.greet()
 
 
-def _fullness(beat: Beat) -> tuple[bool, bool]:
-    return beat.free_sessions == 0, beat.free_processes == 0
+def _fullness(beat: Beat) -> tuple[bool, bool, int]:
+    return beat.free_sessions == 0, beat.free_processes == 0, beat.session_slots

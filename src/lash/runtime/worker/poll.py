@@ -10,6 +10,7 @@ import msgspec
 
 from lash.backend.hints import session_tag
 from lash.base.backoff import backoff
+from lash.base.tasks import ended
 from lash.errors import LashError, NewerSchema, StorageClosed
 from lash.model.work import MAX_POLL, SessionLanes, WorkList
 from lash.model.worker import Beat
@@ -25,6 +26,7 @@ from lash.runtime.worker.slots import Slots
 from lash.runtime.worker.state import WorkerState, either
 from lash.runtime.worker.timers import Timers
 from lash.runtime.worker.turns import TurnRunner
+from lash.runtime.worker.withdrawal import Withdrawal
 from lash.stores.hints import NO_HINT, NO_TAGS, Assigned, Hint, HintListener, Tags, merge_tags
 
 _FIRST_PAUSE_S: Final = 0.1
@@ -54,6 +56,7 @@ class Poller:
         timers: Timers,
         reclaimer: Reclaimer,
         membership: Membership,
+        withdrawal: Withdrawal,
     ) -> None:
         self._state = state
         self._core = state.core
@@ -65,6 +68,7 @@ class Poller:
         self._timers = timers
         self._reclaimer = reclaimer
         self._membership = membership
+        self._withdrawal = withdrawal
         self._shares = Shares(state.core.owner.incarnation_id)
         self._assignments = Assignments()
         self._pass_on_at = 0.0
@@ -78,6 +82,7 @@ class Poller:
             self._state.listener = listener
             while not self._state.is_stopping:
                 self._state.freed.clear()
+                self._withdrawal.come_back()
                 try:
                     work = self._without_others(await self._poll(self._membership.next_beat()))
                     # Before turns are started: a wake locks leases, and a claim at the same time would be in vain.
@@ -122,7 +127,9 @@ class Poller:
             woken = await self._timers.wake(work)
             started = self._start(work) + await self._timers.fire(work)
             runs += started
-            if tasks:
+            if len(tasks) == 1:
+                await ended(next(iter(tasks)))
+            elif tasks:
                 await asyncio.wait(set(tasks), return_when=asyncio.FIRST_COMPLETED)
             elif not (started or woken or ran):
                 return runs
@@ -253,7 +260,8 @@ class Poller:
         """Return how long to wait for a hint: until a timer or a retry is due, at most the pause of the pace."""
         slots = (self._turn_slots, self._process_slots)
         membership = self._membership
-        pause_s = min(membership.pace.poll_s, membership.news_s, *(each.next_try_s() for each in slots))
+        pause_s = min(membership.pace.poll_s, membership.news_s, self._withdrawal.left_s)
+        pause_s = min(pause_s, *(each.next_try_s() for each in slots))
         if work.next_at_ms is not None and membership.wakes_for_timers and (membership.has_others or not self._is_full):
             pause_s = min(pause_s, self._timers.pause_s((work.next_at_ms - work.now_ms) / 1_000))
         if not self._turn_slots.is_full:

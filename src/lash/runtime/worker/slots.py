@@ -30,6 +30,7 @@ class Slots(Generic[Run]):
 
     def __init__(self, limit: int, *, longest_pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
+        self._is_closed = False
         self._longest_pause_s = longest_pause_s
         self._clock = clock
         self._runs: dict[str, Run | None] = {}
@@ -42,6 +43,8 @@ class Slots(Generic[Run]):
 
     @property
     def is_full(self) -> bool:
+        if not (self._finishing or self._yielded):
+            return len(self._runs) >= self._limit
         return self._working >= self._limit or len(self._runs) - len(self._yielded) >= 2 * self._limit
 
     @property
@@ -56,23 +59,36 @@ class Slots(Generic[Run]):
 
     @property
     def _working(self) -> int:
-        return len(self._runs) - len(self._finishing | self._yielded)
+        is_apart = self._finishing or self._yielded
+        return len(self._runs) - (len(self._finishing | self._yielded) if is_apart else 0)
+
+    @property
+    def limit(self) -> int:
+        """How many there are, free or not."""
+        return self._limit
+
+    def set_limit(self, limit: int) -> None:
+        """Give out so many slots from now on, unless none are given out any more; what runs keeps its slot."""
+        if not self._is_closed:
+            self._limit = limit
 
     def close(self) -> None:
         """Give out no more slots."""
+        self._is_closed = True
         self._limit = 0
 
     def wanted(self) -> int:
         """Return how many to poll for; a poll also lists names that are avoided or have just run."""
         self._forget()
-        known = self._avoided.keys() | self._left.keys()
-        return 0 if self.is_full else self.free + len(known)
+        known = self._avoided.keys() | self._left.keys() if self._avoided else self._left
+        return 0 if self.is_full else self._limit - self._working + len(known)
 
     def ranked(self, names: Sequence[str]) -> list[str]:
         """Return what a poll found, in the order in which to take it."""
-        if names:
-            # Forget names that are not ready any more.
-            self._left = {name: self._left[name] for name in names if name in self._left}
+        if not names:
+            return []
+        # Forget names that are not ready any more.
+        self._left = {name: self._left[name] for name in names if name in self._left}
         return sorted(names, key=lambda name: self._left.get(name, 0.0))
 
     def names(self) -> tuple[str, ...]:
@@ -148,6 +164,8 @@ class Slots(Generic[Run]):
         return min(self._avoided.values(), default=float("inf")) - self._clock()
 
     def _forget(self) -> None:
+        if not (self._avoided or self._in_vain or self._left):
+            return
         now = self._clock()
         for name in [name for name, until in self._avoided.items() if until <= now]:
             del self._avoided[name]

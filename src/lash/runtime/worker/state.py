@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 
+from lash.backend.hints import session_tag
 from lash.runtime.core import Core
 from lash.stores.hints import ANYTHING, Hint, HintListener
 
@@ -33,6 +34,12 @@ class WorkerState:
         self.freed.set()
         if self.listener is not None:
             self.listener.hint(hint)
+
+    def poll_for(self, session_id: str) -> None:
+        """End the pause before the next poll, which is for changes of one session."""
+        self.freed.set()
+        if self.listener is not None:
+            self.listener.hint(Hint(changed=frozenset((session_tag(session_id),))))
 
     def drain(self) -> None:
         """Stop as soon as nothing runs."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 
-from lash.backend.hints import session_tag
 from lash.model.lease import Acquired, Busy, Lease
 from lash.model.queue import ClaimedTurn, EmptyReason
 from lash.model.work import SessionLanes
 from lash.plan.lane import take_turns
+from lash.plan.withdrawal import TurnTimes
 from lash.runtime.after_run import AfterRun
 from lash.runtime.errors import STORAGE_TROUBLE
 from lash.runtime.turns.commands import claim_behind_commands
@@ -19,17 +20,23 @@ from lash.runtime.turns.run import TurnRun
 from lash.runtime.worker.renewal import LeaseRenewal
 from lash.runtime.worker.slots import Slots
 from lash.runtime.worker.state import WorkerState
-from lash.stores.hints import Hint
 
 
 class TurnRunner:
     """The turns that one worker runs."""
 
-    def __init__(self, state: WorkerState, slots: Slots[TurnRun], renewal: LeaseRenewal) -> None:
+    def __init__(
+        self,
+        state: WorkerState,
+        slots: Slots[TurnRun],
+        renewal: LeaseRenewal,
+        note_times: Callable[[TurnTimes], None],
+    ) -> None:
         self._state = state
         self._core = state.core
         self._slots = slots
         self._renewal = renewal
+        self._note_times = note_times
         self.places = 0
         """How many turns were started out of what polls found."""
 
@@ -39,7 +46,11 @@ class TurnRunner:
         The lanes take turns, over all calls; ``choose`` gets the number of the first place. In the waiting lane,
         sessions that have just run come last: a session with a long queue does not starve the others.
         """
-        started, ranked = 0, self._slots.ranked(lanes.all)
+        if not (found := lanes.all):
+            # What the last poll left to others is not ready any more.
+            choose(lanes, self.places)
+            return 0
+        started, ranked = 0, self._slots.ranked(found)
         waiting = tuple(filter(frozenset(lanes.waiting).__contains__, ranked))
         chosen = choose(msgspec.structs.replace(lanes, waiting=waiting), self.places)
         for session_id in take_turns(chosen, first=self.places):
@@ -79,7 +90,7 @@ class TurnRunner:
                 self._state.spawn(turn.check_cancel())
 
     async def _run(self, session_id: str, *, hinted: bool = False) -> None:
-        after, lease = AfterRun.BACK_OFF, None
+        after, lease, began = AfterRun.BACK_OFF, None, time.monotonic()
         try:
             claimed = await self._claim_turn(session_id)
             if isinstance(claimed, Acquired):
@@ -87,7 +98,7 @@ class TurnRunner:
                 claimed = await claim_behind_commands(self._core, lease)
             if claimed is not None:
                 lease = claimed.lease
-                after = await self._run_claimed(session_id, claimed)
+                after = await self._run_claimed(session_id, claimed, began)
         except STORAGE_TROUBLE as error:
             if lease is not None:
                 await self._release(session_id, lease)
@@ -100,7 +111,7 @@ class TurnRunner:
             if after is AfterRun.LEAVE:
                 self._slots.avoid(session_id, self._core.options.poll_s)
             # There may be more input for this session.
-            self._state.poll_now(Hint(changed=frozenset((session_tag(session_id),))))
+            self._state.poll_for(session_id)
 
     async def _claim_turn(self, session_id: str) -> ClaimedTurn | Acquired | None:
         """Claim the lease of a session with its next input; only the lease if a command comes before the input."""
@@ -113,13 +124,16 @@ class TurnRunner:
         leased = await self._core.storage.leases.claim(session_id, owner, ttl_ms=ttl_ms)
         return leased if isinstance(leased, Acquired) else None
 
-    async def _run_claimed(self, session_id: str, claimed: ClaimedTurn) -> AfterRun:
+    async def _run_claimed(self, session_id: str, claimed: ClaimedTurn, began: float) -> AfterRun:
+        claimed_s = time.monotonic() - began
         run = TurnRun(self._core, claimed)
         run.parking.on_yield = partial(self._yield_slot, session_id)
         self._slots.fill(session_id, run)
         if self._state.is_stopping:
             run.release()
-        return (await run.run()).after
+        end = await run.run()
+        self._note_times(TurnTimes(storage_s=claimed_s + run.lease.called_s, total_s=time.monotonic() - began))
+        return end.after
 
     def _yield_slot(self, session_id: str, is_yielded: bool) -> None:  # noqa: FBT001 (a callback)
         """Let other turns run while this one waits in memory, for instance for one of them."""

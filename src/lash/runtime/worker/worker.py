@@ -7,6 +7,7 @@ from typing import Final
 
 from lash.model.lease import LeaseOwner
 from lash.model.process.process import Registration
+from lash.plan.withdrawal import TurnTimes
 from lash.runtime.core import Core
 from lash.runtime.processes.run import ProcessRun
 from lash.runtime.turns.run import TurnRun
@@ -23,9 +24,12 @@ from lash.runtime.worker.state import WorkerState
 from lash.runtime.worker.timers import Timers
 from lash.runtime.worker.turns import TurnRunner
 from lash.runtime.worker.watchdog import Watchdog
+from lash.runtime.worker.withdrawal import Withdrawal
 
 _RELEASE_LIMIT_S: Final = 5.0
 """How long a stopping worker waits for runs to release their leases, and again after cancelling them."""
+_NEWS_S: Final = 2.0
+"""How soon a worker that is slowed learns which others have withdrawn, so that it leaves no session to them."""
 _SILENT_S: Final = 1.0
 """How long a stopping worker waits before it reports what it waits for."""
 
@@ -44,16 +48,18 @@ class Worker:
         self._reclaimer = Reclaimer(self.state)
         self._membership = Membership(self.state, self._turn_slots, self._process_slots)
         self._processes = ProcessRunner(self.state, self._process_slots, backlog, self._renewal)
+        self._withdrawal = Withdrawal(self._turn_slots)
         self._poller = Poller(
             self.state,
             self._turn_slots,
             self._process_slots,
             backlog,
-            TurnRunner(self.state, self._turn_slots, self._renewal),
+            TurnRunner(self.state, self._turn_slots, self._renewal, self._note_turn),
             self._processes,
             Timers(self.state),
             self._reclaimer,
             self._membership,
+            self._withdrawal,
         )
 
     async def run(self) -> None:
@@ -87,12 +93,16 @@ class Worker:
 
         Sleeps and delayed messages that are not due stay as they are. For tests and scripts.
         """
-        renewing = asyncio.create_task(self._renewal.run(), name="lash-worker-renewal")
-        try:
-            return await self._poller.drain()
-        finally:
-            renewing.cancel()
-            await asyncio.wait({renewing})
+        return await self._renewal.during(self._poller.drain())
+
+    def _note_turn(self, times: TurnTimes) -> None:
+        """Withdraw if the workers of this machine slow each other down, and let them know soon."""
+        if self._withdrawal.note(times, self._membership.local_place):
+            self._core.hooks.note("worker.withdrawn", seconds=round(self._withdrawal.left_s, 1))
+            self._membership.beat_soon()
+            self.state.poll_now()
+        elif self._withdrawal.is_slowed(times):
+            self._membership.beat_within(_NEWS_S)
 
     def _is_duty_worker(self) -> bool:
         return self._membership.is_first

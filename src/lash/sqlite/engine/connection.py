@@ -30,6 +30,7 @@ def open_memory(options: SQLiteOptions, prepare: Prepare) -> apsw.Connection:
     connection = apsw.Connection(":memory:", statementcachesize=_CACHED_STATEMENTS)
     try:
         _configure(connection, options)
+        _configure_sync(connection, options)
         prepare(connection, True)
     except BaseException:
         connection.close()
@@ -46,6 +47,7 @@ def open_writer(path: str, options: SQLiteOptions, prepare: Prepare) -> apsw.Con
     connection = apsw.Connection(path, statementcachesize=_CACHED_STATEMENTS)
     try:
         _configure(connection, options)
+        _configure_sync(connection, options)
         _check_writable(connection, path)
         new = connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
         if new:
@@ -56,7 +58,7 @@ def open_writer(path: str, options: SQLiteOptions, prepare: Prepare) -> apsw.Con
         if not new:
             switch_to_wal(connection, path, options.busy_timeout_ms)
         # Checkpoints run after the callers have their outcomes (`wal`), not in the middle of a commit.
-        connection.pragma("wal_autocheckpoint", 0)
+        connection.wal_autocheckpoint(0)
     except BaseException:
         connection.close()
         raise
@@ -101,8 +103,12 @@ def _configure(connection: apsw.Connection, options: SQLiteOptions) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     # Without this guarantee SQLite compiles a query again whenever an argument that bounds a range changes.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    connection.pragma("foreign_keys", 1)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
     connection.pragma("cell_size_check", 1)
+
+
+def _configure_sync(connection: apsw.Connection, options: SQLiteOptions) -> None:
+    """Choose when a connection that writes waits for the disk."""
     connection.pragma("synchronous", options.synchronous)
     if options.synchronous == "full":
         # macOS needs a stronger call than fsync to reach the disk; elsewhere these change nothing.

@@ -54,6 +54,10 @@ class Database:
         self._settings = settings
         self._closed = False
         self._loop_reads: Snapshots | None = None
+        self._writer_reads: Snapshots | None = None
+        """Reads on the writer's connection while the loop holds it; None in memory, where all reads use it."""
+        self._known_reads: set[str] = set()
+        """The queries that a connection for reading only has run, and so has shown to write nothing."""
         self._gil_yield = GilYield(loop, enabled=settings.options.yield_gil)
         self._writer = Writer(settings, self._gil_yield, self._end_reading)
         self._inline_writes = InlineWrites(loop, self._writer)
@@ -123,8 +127,19 @@ class Database:
         return self._check_usable().read(body)
 
     def ask(self, shape: type[T], name: str, /, **parameters: SQLiteValue) -> list[T]:
-        """Run one query at once and return its rows; cheaper than `read`. It blocks the event loop: keep it short."""
-        return self._check_usable().ask(shape, name, parameters)
+        """Run one query at once and return its rows; cheaper than `read`. It blocks the event loop: keep it short.
+
+        It mostly runs on the writer's connection, which has the pages that this storage has written. Another connection
+        reads them again after each commit.
+        """
+        snapshots = self._check_usable()
+        if self._writer_reads is None or name not in self._known_reads:
+            rows = snapshots.ask(shape, name, parameters)
+            self._known_reads.add(name)
+            return rows
+        snapshots.refuse_nested()
+        with self._writer.between_writes() as is_held:
+            return (self._writer_reads if is_held else snapshots).ask(shape, name, parameters)
 
     @property
     def now_ms(self) -> int:
@@ -139,6 +154,7 @@ class Database:
     def add_queries(self, queries: Mapping[str, str]) -> None:
         """Add named queries."""
         self._settings.statements.add_queries(queries)
+        self._known_reads -= queries.keys()
 
     def data_version(self) -> int:
         """Return a number that changes after any commit to the file; it takes microseconds.
@@ -184,6 +200,7 @@ class Database:
         try:
             await asyncio.wrap_future(self._writer.opened)
             self._loop_reads = self._open_snapshots()
+            self._writer_reads = self._open_writer_reads()
         except asyncio.CancelledError:
             self._begin_closing()
             raise
@@ -207,6 +224,12 @@ class Database:
         except apsw.Error as error:
             raise translate(error, f"opening {settings.path} for reading") from error
         return Snapshots(connection, settings.statements, settings.clock, engine.file_guard)
+
+    def _open_writer_reads(self) -> Snapshots | None:
+        settings, engine = self._settings, self._writer.opened.result()
+        if settings.path is None:
+            return None
+        return Snapshots(engine.connection, settings.statements, settings.clock, engine.file_guard)
 
     def _begin_closing(self) -> None:
         if not self._closed:

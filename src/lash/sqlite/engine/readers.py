@@ -38,7 +38,7 @@ class Snapshots:
 
     def read(self, body: Callable[[Reader], T]) -> T:
         """Run the body on one snapshot; raise errors of lash, and exceptions of the body as they are."""
-        self._refuse_nested()
+        self.refuse_nested()
         self._reading = True
         try:
             self._check_files()
@@ -53,7 +53,7 @@ class Snapshots:
 
         It needs no transaction, whose begin and end would cost as much as a short query.
         """
-        self._refuse_nested()
+        self.refuse_nested()
         self._check_files()
         return self._ask(shape, name, parameters)
 
@@ -70,7 +70,8 @@ class Snapshots:
         with contextlib.suppress(apsw.Error):
             self._connection.close()
 
-    def _refuse_nested(self) -> None:
+    def refuse_nested(self) -> None:
+        """Raise ConfigError inside the body of a read."""
         if self._reading:
             raise ConfigError(
                 "a read was started inside the body of another read; use the reader that the body received"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import GenericAlias
-from typing import Final, NoReturn, TypeVar, cast
+from typing import Final, NoReturn, TypeVar
 
 import apsw
 import msgspec
 
 from lash.base.seal import Seals
+from lash.base.shapes import convert, convert_all
 from lash.errors import ConfigError, CorruptData, LashError
 from lash.sqlite.engine.options import SQLiteValue
 from lash.sqlite.engine.statements import Statements
@@ -60,6 +60,8 @@ class Reader:
     def shaped(self, shape: type[T], name: str, parameters: Mapping[str, SQLiteValue]) -> list[T]:
         """Do the same with the parameters in a mapping."""
         rows = self._rows(name, parameters)
+        if not rows:
+            return []
         if len(rows) <= _FEW:
             shaped = _all_shaped(rows, shape, name)
         else:
@@ -151,13 +153,13 @@ class Transaction(Reader):
 
 def _all_shaped(rows: list[tuple[apsw.SQLiteValue, ...]], shape: type[T], name: str) -> list[T]:
     try:
-        return cast("list[T]", msgspec.convert(rows, GenericAlias(list, (shape,)), strict=False))
+        return convert_all(rows, shape)
     except msgspec.ValidationError as error:
         raise CorruptData(f"query {name}: expected rows of {shape.__name__}, got others: {error}") from error
 
 
 def _shaped(row: tuple[apsw.SQLiteValue, ...], shape: type[T], name: str) -> T:
     try:
-        return msgspec.convert(row, shape, strict=False)
+        return convert(row, shape, strict=False)
     except msgspec.ValidationError as error:
         raise CorruptData(f"query {name}: expected a row of {shape.__name__}, got another: {error}") from error

@@ -7,7 +7,7 @@ import copy
 import enum
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 import apsw
@@ -89,6 +89,19 @@ class Writer:
         if engine.is_checkpoint_due:
             self._jobs.put(_Request.CHECKPOINT)
         return True
+
+    @contextlib.contextmanager
+    def between_writes(self) -> Iterator[bool]:
+        """Hold the connection for a short read of the calling thread; False if a transaction has it or needs it soon.
+
+        Only on the loop's thread.
+        """
+        is_held = not self._in_flight and self._connection_lock.acquire(blocking=False)
+        try:
+            yield is_held
+        finally:
+            if is_held:
+                self._connection_lock.release()
 
     def stop(self) -> None:
         """Let the thread finish what is queued, then call ``before_closing``, close its connection and end."""

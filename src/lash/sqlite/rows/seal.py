@@ -13,8 +13,8 @@ class SQLiteSealRows:
         self._database = database
 
     async def mark(self) -> bytes | None:
-        found = self._database.read(lambda reader: reader.one(Content, "seal_mark"))
-        return None if found is None else found.content
+        found = self._database.ask(Content, "seal_mark")
+        return found[0].content if found else None
 
     async def keep_mark(self, sealed: bytes) -> None:
         def body(transaction: Transaction) -> None:

@@ -98,6 +98,8 @@ class _Marks(msgspec.Struct, frozen=True, array_like=True):
     timer_at_ms: int | None
     schema: int
     any_wakes: bool
+    only_session_id: str | None
+    """The session of the only batch that is ready, if a worker without agents and labels could claim it."""
 
 
 class _Ready(msgspec.Struct, frozen=True, array_like=True):
@@ -119,7 +121,7 @@ def _poll(reader: _Source, poll: WorkPoll, fleet: FleetRow | None = None) -> Wor
     marks = reader.one(_Marks, "work_marks", boot_id=boot_id, incarnation_id=owner.incarnation_id, now_ms=now_ms)
     if marks is None:
         raise CorruptData("query work_marks returned no row")
-    urgent, resumed, waiting, newest = _ready_sessions(reader, poll) if marks.any_sessions else ([], [], [], [])
+    urgent, resumed, waiting, newest = _ready_sessions(reader, poll, marks)
     return WorkAnswer(
         now_ms=now_ms,
         urgent_ids=urgent,
@@ -143,9 +145,15 @@ def _poll(reader: _Source, poll: WorkPoll, fleet: FleetRow | None = None) -> Wor
     )
 
 
-def _ready_sessions(reader: _Source, poll: WorkPoll) -> tuple[list[str], list[str], list[str], list[str]]:
+def _ready_sessions(reader: _Source, poll: WorkPoll, marks: _Marks) -> tuple[list[str], ...]:
     """Return the sessions of the four lanes."""
-    lanes: tuple[list[str], list[str], list[str], list[str]] = ([], [], [], [])
+    lanes: tuple[list[str], ...] = ([], [], [], [])
+    if not marks.any_sessions:
+        return lanes
+    only = marks.only_session_id
+    if only is not None and poll.sessions and poll.agents is None and poll.labels is None:
+        # It waits for its turn, and is the newest.
+        return [], [], [only], [only]
     for row in _found(reader, poll):
         lanes[row.lane].append(row.session_id)
     return lanes

@@ -30,7 +30,7 @@ WHERE session_key = :session_key AND position <= (
 -- The state of a session: its head, its activity, its queue (counted up to a limit) and the change feed.
 SELECT
     s.session_key, s.revision, t.epoch, t.position, q.queued, q.claimed, q.newest_seq, d.dead,
-    COALESCE((SELECT c.seq FROM sqlite_sequence AS c WHERE c.name = 'lash_process_changes'), 0), 0,
+    (SELECT c.seq FROM lash_process_change_end AS c), 0,
     COALESCE((SELECT e.epoch FROM lash_process_change_epoch AS e WHERE e.one = 1), '')
 FROM lash_sessions AS s
 LEFT JOIN lash_activity_tails AS t ON t.session_key = s.session_key
@@ -62,28 +62,3 @@ FROM lash_activity
 WHERE session_key = :session_key AND position > :position
 ORDER BY position
 LIMIT :limit;
-
--- name: activity_process_changes
--- The changes after a position of the feed, and whether a session may see their processes.
-SELECT
-    c.seq, c.process_id, c.kind, c.sequence, c.status,
-    EXISTS (
-        SELECT 1
-        FROM lash_processes AS p
-        WHERE p.process_id = c.process_id AND (
-            p.wake_session_id = :session_id
-            OR EXISTS (SELECT 1 FROM lash_grants AS g WHERE g.process_key = p.process_key AND g.session_id = :session_id)
-        )
-    )
-FROM lash_process_changes AS c
-WHERE c.seq > :after
-ORDER BY c.seq
-LIMIT :limit;
-
--- name: activity_raise_change_floor
--- Records how far the feed is pruned, but not beyond its end.
-INSERT INTO lash_process_change_floor (one, seq)
-SELECT 1, MIN(:through, c.seq)
-FROM sqlite_sequence AS c
-WHERE c.name = 'lash_process_changes' AND :through > 0
-ON CONFLICT (one) DO UPDATE SET seq = MAX(seq, excluded.seq);

@@ -22,8 +22,12 @@ SELECT
     (SELECT coalesce(max(updated_at_ms), 0) FROM lash_records);
 
 -- name: rows_sequences
--- The last number that each table has assigned; on SQLite every connection may read and set it.
-SELECT name, seq, true FROM sqlite_sequence WHERE name GLOB 'lash_*' ORDER BY name;
+-- The last number that each table has assigned; on SQLite every connection may read and set it. The entries of the change
+-- feed have one numbering, as on PostgreSQL, that of the table of its changes.
+SELECT name, seq, true FROM sqlite_sequence WHERE name GLOB 'lash_*' AND name <> 'lash_process_changes'
+UNION ALL
+SELECT 'lash_process_changes', d.seq, true FROM lash_process_change_end AS d WHERE d.seq > 0
+ORDER BY name;
 
 -- name: rows_forget_sequence
 -- Removes the sequence that the rows of a move have left, before the next query writes the right one.

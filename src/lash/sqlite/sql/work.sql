@@ -538,9 +538,10 @@ LIMIT :limit;
 -- Which lists of a poll are not empty: ready or due work of sessions; ready or expired processes; sessions and
 -- processes that other incarnations of one boot hold. Then the next moment at which something becomes ready without a
 -- write, one arm per kind, and the moment at which the first schedule, deadline of a wait or line of a limit is due,
--- which may have passed. At last the number of the last migration, which another program may have applied, and whether there are
--- reasons to continue turns that were not counted yet. Each is a step or two through an index; the query of a list costs
--- tens of microseconds even if the list is empty.
+-- which may have passed. Then the number of the last migration, which another program may have applied, and whether there are
+-- reasons to continue turns that were not counted yet. At last the session of the only ready batch, if there is one batch
+-- without priority, its session is free, and nothing else of a session is ready: the list of sessions is then that one.
+-- Each is a step or two through an index; the query of a list costs tens of microseconds even if the list is empty.
 SELECT
     (SELECT MIN(session_key) FROM lash_batches INDEXED BY lash_batches_ready WHERE available_at_ms = 0) IS NOT NULL
     OR EXISTS (
@@ -602,4 +603,20 @@ SELECT
         ) AS timer
     ),
     (SELECT MAX(number) FROM lash_migrations),
-    EXISTS (SELECT 1 FROM lash_session_wakes);
+    EXISTS (SELECT 1 FROM lash_session_wakes),
+    (
+        SELECT (SELECT s.session_id FROM lash_sessions AS s WHERE s.session_key = b.session_key)
+        FROM lash_batches AS b
+-- include: work_of_free_sessions
+            AND b.seq = (SELECT MIN(seq) FROM lash_batches INDEXED BY lash_batches_arrived WHERE available_at_ms = 0)
+            AND b.seq = (SELECT MAX(seq) FROM lash_batches INDEXED BY lash_batches_arrived WHERE available_at_ms = 0)
+            AND b.priority = 0
+            AND NOT EXISTS (
+                SELECT 1 FROM lash_batches INDEXED BY lash_batches_due
+                WHERE available_at_ms > 0 AND available_at_ms <= :now_ms
+            )
+            AND NOT EXISTS (
+                SELECT 1 FROM lash_session_leases INDEXED BY lash_session_leases_parked
+                WHERE waiting_for IS NOT NULL AND paused_until_ms <= :now_ms
+            )
+    );

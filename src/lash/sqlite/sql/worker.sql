@@ -9,8 +9,9 @@ VALUES (
     :free_sessions, :free_processes, :agents, :processes, :labels, :channel, :status
 )
 ON CONFLICT (worker_id) DO UPDATE SET
-    seen_at_ms = excluded.seen_at_ms, beat_ms = excluded.beat_ms, free_sessions = excluded.free_sessions,
-    free_processes = excluded.free_processes, channel = excluded.channel;
+    seen_at_ms = excluded.seen_at_ms, beat_ms = excluded.beat_ms, session_slots = excluded.session_slots,
+    free_sessions = excluded.free_sessions, free_processes = excluded.free_processes,
+    channel = excluded.channel;
 
 -- name: worker_remove_gone
 -- Removes the workers that missed too many beats.

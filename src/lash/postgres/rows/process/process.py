@@ -80,6 +80,8 @@ class PostgresProcessRows:
     async def prune(self, ended_before_ms: int, through: ChangeCursor | None, limit: int) -> PrunedProcesses:
         position = (None, None) if through is None else (str(through.transaction_id), through.seq)
         epoch = None if through is None else through.epoch
+        # The feed first: entries that it is pruned of need not be kept apart from their processes.
+        more = await self._prune_changes(START if through is None else through)
         # Not repeated after a lost connection: the report would leave out what the first try removed.
         answer = await self._database.write_one(
             _PruneAnswer, "process_prune", ended_before_ms, *position, limit, epoch, repeatable=False
@@ -87,19 +89,18 @@ class PostgresProcessRows:
         pruned = () if answer is None else tuple(answer.process_ids)
         for process_id in pruned:
             self._cache.forget(process_id)
-        more = await self._prune_changes(START if through is None else through)
         return PrunedProcesses(pruned_process_ids=pruned, more=more or (answer is not None and answer.more))
 
     async def prune_changes(self, before_ms: int, limit: int) -> int:
         # Not repeated after a lost connection: a repetition would count nothing.
-        forgotten = await self._database.write_one(Number, "process_changes_before", before_ms, limit, repeatable=False)
+        forgotten = await self._database.write_one(Number, "change_before", before_ms, limit, repeatable=False)
         return 0 if forgotten is None else forgotten.number
 
     async def _prune_changes(self, through: ChangeCursor) -> bool:
         """Remove changes up to a position, and return whether there may be more of them."""
         position = (str(through.transaction_id), through.seq)
         removed = await self._database.write_one(
-            Number, "process_prune_changes", *position, _MAX_CHANGES, through.epoch, repeatable=True
+            Number, "change_forget", *position, _MAX_CHANGES, through.epoch, repeatable=True
         )
         return removed is not None and removed.number == _MAX_CHANGES
 

@@ -109,7 +109,7 @@ class PostgresClaimRows:
 
         Each head is decided about before anything is written: the decision raises if the caller has lost its lease.
         """
-        arguments = (request.session_id, request.fencing, list(request.lanes), request.limit)
+        arguments = (request.session_id, request.fencing, ",".join(request.lanes), request.limit)
         for _ in range(MAX_PLANS):
             answer = await self._database.read_one(_HeadAnswer, "queue_facts", *arguments)
             if answer is None:
@@ -130,7 +130,7 @@ class PostgresClaimRows:
         return await self._database.write_one(
             ClaimedTurnRows,
             "queue_claim_turn",
-            *(session_key, decision.seqs, decision.fencing),
+            *(session_key, ",".join(map(str, decision.seqs)), decision.fencing),
             *(owner.owner_id, owner.incarnation_id, process, lease.token),
             *(claim.claim_id, claim.token, claim.ttl_ms, decision.scope_id),
             repeatable=True,

@@ -1,65 +1,125 @@
+-- fragment: change_after
+-- The position page.xid, page.seq, or the one to which the feed was pruned if that is later.
+after (xid, seq) AS MATERIALIZED (
+    SELECT a.xid, a.seq
+    FROM (
+        SELECT page.xid, page.seq FROM page
+        UNION ALL
+        SELECT f.xid, f.seq FROM :"schema".lash_process_change_floor AS f
+    ) AS a
+    ORDER BY a.xid DESC, a.seq DESC
+    LIMIT 1
+)
+
+-- fragment: change_entries
+-- The entries of the feed after the position of a page, at most page.size: events, registrations and what is neither.
+-- Entries at or above the oldest running transaction are held back: others could still appear below them. Each of the
+-- three is read in the order of its index and no further than the page; subqueries look up one process each.
+-- include: change_after
+,
+entries (xid, seq, process_id, kind, sequence, status, occurred_at_ms) AS (
+    SELECT *
+    FROM (
+        (
+            SELECT
+                e.xid, e.seq,
+                (SELECT p.process_id FROM :"schema".lash_processes AS p WHERE p.process_key = e.process_key),
+                'event' COLLATE "C", e.sequence, e.status, e.occurred_at_ms
+            FROM :"schema".lash_process_events AS e
+            WHERE (e.xid, e.seq) > (SELECT a.xid, a.seq FROM after AS a) AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY e.xid, e.seq
+            LIMIT (SELECT page.size FROM page)
+        )
+        UNION ALL
+        (
+            SELECT p.registered_xid, p.registered_seq, p.process_id, 'registered', NULL, 'running', p.created_at_ms
+            FROM :"schema".lash_processes AS p
+            WHERE (p.registered_xid, p.registered_seq) > (SELECT a.xid, a.seq FROM after AS a)
+                AND p.registered_xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY p.registered_xid, p.registered_seq
+            LIMIT (SELECT page.size FROM page)
+        )
+        UNION ALL
+        (
+            SELECT c.xid, c.seq, c.process_id, c.kind, c.sequence, c.status, c.occurred_at_ms
+            FROM :"schema".lash_process_changes AS c
+            WHERE (c.xid, c.seq) > (SELECT a.xid, a.seq FROM after AS a) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY c.xid, c.seq
+            LIMIT (SELECT page.size FROM page)
+        )
+    ) AS entry (xid, seq, process_id, kind, sequence, status, occurred_at_ms)
+    ORDER BY entry.xid, entry.seq
+    LIMIT (SELECT page.size FROM page)
+)
+
 -- fragment: change_feed
--- The epoch of the feed, how far it was pruned, whether the position $1, $2 is one of its changes, and the oldest
--- running transaction if it holds changes back.
+-- The epoch of the feed, how far it was pruned, whether the position $1, $2 is one of its entries, and the oldest
+-- running transaction if it holds entries back.
 SELECT
     coalesce((SELECT g.epoch FROM :"schema".lash_process_change_epoch AS g), ''),
     coalesce(f.seq, 0), coalesce(f.xid, '0'::xid8)::text,
     EXISTS (
+        SELECT 1 FROM :"schema".lash_process_events AS k WHERE k.xid = $1::text::xid8 AND k.seq = $2::bigint
+    )
+    OR EXISTS (
+        SELECT 1 FROM :"schema".lash_processes AS k
+        WHERE k.registered_xid = $1::text::xid8 AND k.registered_seq = $2::bigint
+    )
+    OR EXISTS (
         SELECT 1 FROM :"schema".lash_process_changes AS k WHERE k.seq = $2::bigint AND k.xid = $1::text::xid8
     ),
     (
         SELECT pg_snapshot_xmin(pg_current_snapshot())::text
-        FROM :"schema".lash_process_changes AS h
-        WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
-        LIMIT 1
+        WHERE EXISTS (
+                SELECT 1 FROM :"schema".lash_process_events AS h WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
+            )
+            OR EXISTS (
+                SELECT 1 FROM :"schema".lash_processes AS h
+                WHERE h.registered_xid >= pg_snapshot_xmin(pg_current_snapshot())
+            )
+            OR EXISTS (
+                SELECT 1 FROM :"schema".lash_process_changes AS h WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
+            )
     ),
 
 -- name: process_changes_after
--- The changes after a position of the feed, at most $3. Changes at or above the oldest running transaction are held
--- back: others could still appear below them.
+-- The entries after a position of the feed, at most $3, in its order.
 -- include: change_feed
     array(
+        WITH page (xid, seq, size) AS MATERIALIZED (SELECT $1::text::xid8, $2::bigint, $3::bigint),
+-- include: change_entries
         SELECT row(c.seq, c.process_id, c.kind, c.sequence, c.status, c.xid::text)
-        FROM :"schema".lash_process_changes AS c
-        WHERE (c.xid, c.seq) > ($1::text::xid8, $2::bigint) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
+        FROM entries AS c
         ORDER BY c.xid, c.seq
-        LIMIT $3::bigint
     )
 FROM (VALUES (true)) AS always (one)
 LEFT JOIN :"schema".lash_process_change_floor AS f ON f.one = always.one;
 
 -- name: event_tail
--- The events of all processes after a position of the feed of changes, at most $3; held back as in
--- process_changes_after. A change of a pruned process is not taken for one of a later process of the same id.
+-- The events of all processes after a position of the feed, at most $3; held back as in change_entries.
 -- include: change_feed
     array(
-        WITH pruned AS MATERIALIZED (
-            SELECT process_id, max(seq) AS seq
-            FROM :"schema".lash_process_changes
-            WHERE (xid, seq) > ($1::text::xid8, $2::bigint) AND kind = 'pruned'
-            GROUP BY process_id
-        )
+        WITH page (xid, seq) AS MATERIALIZED (SELECT $1::text::xid8, $2::bigint),
+-- include: change_after
         SELECT row(
-            c.seq, c.process_id, e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake,
-            e.occurred_at_ms, c.xid::text
+            e.seq, (SELECT p.process_id FROM :"schema".lash_processes AS p WHERE p.process_key = e.process_key),
+            e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms, e.xid::text
         )
-        FROM :"schema".lash_process_changes AS c
-        JOIN :"schema".lash_processes AS p ON p.process_id = c.process_id
-        JOIN :"schema".lash_process_events AS e ON e.process_key = p.process_key AND e.sequence = c.sequence
-        LEFT JOIN pruned AS g ON g.process_id = c.process_id
-        WHERE (c.xid, c.seq) > ($1::text::xid8, $2::bigint) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
-            AND c.kind = 'event' AND (g.seq IS NULL OR c.seq > g.seq)
-        ORDER BY c.xid, c.seq
+        FROM :"schema".lash_process_events AS e
+        WHERE (e.xid, e.seq) > (SELECT a.xid, a.seq FROM after AS a) AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY e.xid, e.seq
         LIMIT $3::bigint
     )
 FROM (VALUES (true)) AS always (one)
 LEFT JOIN :"schema".lash_process_change_floor AS f ON f.one = always.one;
 
 -- name: activity_process_changes
--- The changes after the position $1, $2 of the feed, at most $3, and whether the session $4 may see their processes;
--- held back as in process_changes_after. No row if the session does not exist.
+-- The entries after the position $1, $2 of the feed, at most $3, and whether the session $4 may see their processes. No
+-- row if the session does not exist.
 -- include: change_feed
     array(
+        WITH page (xid, seq, size) AS MATERIALIZED (SELECT $1::text::xid8, $2::bigint, $3::bigint),
+-- include: change_entries
         SELECT row(
             c.seq, c.process_id, c.kind, c.sequence, c.status,
             EXISTS (
@@ -75,10 +135,8 @@ LEFT JOIN :"schema".lash_process_change_floor AS f ON f.one = always.one;
             ),
             c.xid::text
         )
-        FROM :"schema".lash_process_changes AS c
-        WHERE (c.xid, c.seq) > ($1::text::xid8, $2::bigint) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
+        FROM entries AS c
         ORDER BY c.xid, c.seq
-        LIMIT $3::bigint
     )
 FROM :"schema".lash_sessions AS s
 LEFT JOIN :"schema".lash_process_change_floor AS f ON true
@@ -88,6 +146,22 @@ WHERE s.session_id = $4::text;
 -- The end of the feed, as in activity_read, and its epoch.
 SELECT e.xid::text, e.seq, coalesce((SELECT g.epoch FROM :"schema".lash_process_change_epoch AS g), '')
 FROM (
+    (
+        SELECT n.xid, n.seq
+        FROM :"schema".lash_process_events AS n
+        WHERE n.xid < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY n.xid DESC, n.seq DESC
+        LIMIT 1
+    )
+    UNION ALL
+    (
+        SELECT p.registered_xid, p.registered_seq
+        FROM :"schema".lash_processes AS p
+        WHERE p.registered_xid < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY p.registered_xid DESC, p.registered_seq DESC
+        LIMIT 1
+    )
+    UNION ALL
     (
         SELECT c.xid, c.seq
         FROM :"schema".lash_process_changes AS c
@@ -123,6 +197,12 @@ SELECT
     e.epoch, e.system_id, e.place, :"schema".lash_system_id(),
     (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())::text || '/' || e.tableoid::text,
     EXISTS (
+        SELECT 1 FROM :"schema".lash_process_events AS n WHERE n.xid >= pg_snapshot_xmax(pg_current_snapshot())
+    )
+    OR EXISTS (
+        SELECT 1 FROM :"schema".lash_processes AS p WHERE p.registered_xid >= pg_snapshot_xmax(pg_current_snapshot())
+    )
+    OR EXISTS (
         SELECT 1 FROM :"schema".lash_process_changes AS c WHERE c.xid >= pg_snapshot_xmax(pg_current_snapshot())
     )
     OR EXISTS (
@@ -138,16 +218,89 @@ SELECT
     )
 FROM :"schema".lash_process_change_epoch AS e;
 
--- name: change_rebase
--- Puts at most $2 changes after the position $1 before all transactions of this server, in the order of their positions.
--- Returns the last one, NULL after all.
+-- name: change_rebased
+-- The highest number that an earlier rebase has put before all transactions; 0 without one.
+SELECT coalesce(max(r.seq), 0)
+FROM (
+    (SELECT e.seq FROM :"schema".lash_process_events AS e WHERE e.xid = '2'::xid8 ORDER BY e.seq DESC LIMIT 1)
+    UNION ALL
+    (
+        SELECT p.registered_seq FROM :"schema".lash_processes AS p
+        WHERE p.registered_xid = '2'::xid8 ORDER BY p.registered_seq DESC LIMIT 1
+    )
+    UNION ALL
+    (SELECT c.seq FROM :"schema".lash_process_changes AS c WHERE c.xid = '2'::xid8 ORDER BY c.seq DESC LIMIT 1)
+) AS r (seq);
+
+-- name: change_rebase_events
+-- Puts at most $1 events before all transactions of this server, in the order of their numbers: before the others the
+-- ones that the feed was pruned of. Returns how many.
 WITH old AS (
-    SELECT c.seq FROM :"schema".lash_process_changes AS c WHERE c.seq > $1::bigint ORDER BY c.seq LIMIT $2::bigint
+    SELECT o.process_key, o.sequence, o.xid, o.seq
+    FROM :"schema".lash_process_events AS o
+    WHERE o.xid > '2'::xid8
+    ORDER BY o.xid, o.seq
+    LIMIT $1::bigint
 ),
 moved AS (
-    UPDATE :"schema".lash_process_changes AS c SET xid = '2'::xid8 FROM old WHERE c.seq = old.seq AND c.xid > '2'::xid8
+    UPDATE :"schema".lash_process_events AS e
+    SET xid = CASE
+        WHEN EXISTS (
+            SELECT 1 FROM :"schema".lash_process_change_floor AS f WHERE (old.xid, old.seq) <= (f.xid, f.seq)
+        ) THEN '1'::xid8
+        ELSE '2'::xid8
+    END
+    FROM old
+    WHERE e.process_key = old.process_key AND e.sequence = old.sequence
+    RETURNING 1
 )
-SELECT max(old.seq) FROM old;
+SELECT count(*) FROM moved;
+
+-- name: change_rebase_registrations
+-- change_rebase_events for the registrations of processes.
+WITH old AS (
+    SELECT o.process_key, o.registered_xid AS xid, o.registered_seq AS seq
+    FROM :"schema".lash_processes AS o
+    WHERE o.registered_xid > '2'::xid8
+    ORDER BY o.registered_xid, o.registered_seq
+    LIMIT $1::bigint
+),
+moved AS (
+    UPDATE :"schema".lash_processes AS p
+    SET registered_xid = CASE
+        WHEN EXISTS (
+            SELECT 1 FROM :"schema".lash_process_change_floor AS f WHERE (old.xid, old.seq) <= (f.xid, f.seq)
+        ) THEN '1'::xid8
+        ELSE '2'::xid8
+    END
+    FROM old
+    WHERE p.process_key = old.process_key
+    RETURNING 1
+)
+SELECT count(*) FROM moved;
+
+-- name: change_rebase_others
+-- change_rebase_events for the entries that are neither events nor registrations.
+WITH old AS (
+    SELECT o.seq, o.xid
+    FROM :"schema".lash_process_changes AS o
+    WHERE o.xid > '2'::xid8
+    ORDER BY o.xid, o.seq
+    LIMIT $1::bigint
+),
+moved AS (
+    UPDATE :"schema".lash_process_changes AS c
+    SET xid = CASE
+        WHEN EXISTS (
+            SELECT 1 FROM :"schema".lash_process_change_floor AS f WHERE (old.xid, old.seq) <= (f.xid, f.seq)
+        ) THEN '1'::xid8
+        ELSE '2'::xid8
+    END
+    FROM old
+    WHERE c.seq = old.seq
+    RETURNING 1
+)
+SELECT count(*) FROM moved;
 
 -- name: change_rebase_sessions
 -- Puts at most $2 sessions after the key $1 before all transactions of this server. Returns the last one, NULL after all.
@@ -170,9 +323,10 @@ WHERE session_id IN (
     SELECT i.session_id FROM :"schema".lash_session_ids AS i WHERE i.changed_xid IS NOT NULL LIMIT $1::bigint
 );
 
--- name: change_forget_floor
--- Forgets how far the feed was pruned; no cursor of the new epoch is before that.
-DELETE FROM :"schema".lash_process_change_floor;
+-- name: change_rebase_floor
+-- Lets the feed begin after what it was pruned of, as change_rebase_events has put that: before transaction 2, or up to the
+-- number $1 of an earlier rebase.
+UPDATE :"schema".lash_process_change_floor SET xid = '2'::xid8, seq = $1::bigint WHERE xid > '2'::xid8;
 
 -- name: change_begin_epoch
 -- Begins the epoch $1 of the feed, here.
@@ -185,3 +339,46 @@ JOIN pg_namespace AS n ON n.oid = t.relnamespace
 WHERE t.relname = 'lash_process_change_epoch' AND n.nspname = $2::text
 ON CONFLICT (one) DO UPDATE
 SET epoch = excluded.epoch, system_id = coalesce(excluded.system_id, e.system_id), place = excluded.place;
+
+-- fragment: change_raise_floor
+-- Lets the feed begin after the chosen entries, and removes rows that were only there for the feed. Entries of a process
+-- that was pruned meanwhile may be behind the position already. Returns how many entries were chosen.
+floor AS (
+    INSERT INTO :"schema".lash_process_change_floor AS f (one, xid, seq)
+    SELECT true, g.xid, g.seq FROM seen AS g ORDER BY g.xid DESC, g.seq DESC LIMIT 1
+    ON CONFLICT (one) DO UPDATE SET xid = excluded.xid, seq = excluded.seq
+    WHERE (excluded.xid, excluded.seq) > (f.xid, f.seq)
+    RETURNING f.xid, f.seq
+),
+forgotten AS (
+    DELETE FROM :"schema".lash_process_changes AS c USING floor WHERE (c.xid, c.seq) <= (floor.xid, floor.seq)
+)
+SELECT count(*) FROM seen;
+
+-- name: change_forget
+-- Removes at most $3 entries that every reader of the feed has seen; none if $4 is not its epoch.
+WITH page (xid, seq, size) AS MATERIALIZED (SELECT '0'::xid8, 0::bigint, $3::bigint),
+-- include: change_entries
+,
+seen AS MATERIALIZED (
+    SELECT c.xid, c.seq
+    FROM entries AS c
+    WHERE (c.xid, c.seq) <= ($1::text::xid8, $2::bigint)
+        AND $4::text = (SELECT e.epoch FROM :"schema".lash_process_change_epoch AS e)
+),
+-- include: change_raise_floor
+
+-- name: change_before
+-- Removes the oldest entries, at most $2, that all happened before $1.
+WITH page (xid, seq, size) AS MATERIALIZED (SELECT '0'::xid8, 0::bigint, $2::bigint),
+-- include: change_entries
+,
+oldest AS MATERIALIZED (SELECT c.xid, c.seq, c.occurred_at_ms FROM entries AS c),
+seen AS MATERIALIZED (
+    SELECT o.xid, o.seq
+    FROM oldest AS o
+    WHERE NOT EXISTS (
+        SELECT 1 FROM oldest AS y WHERE y.occurred_at_ms >= $1::bigint AND (y.xid, y.seq) <= (o.xid, o.seq)
+    )
+),
+-- include: change_raise_floor

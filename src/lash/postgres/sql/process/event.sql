@@ -36,8 +36,7 @@ JOIN :"schema".lash_processes AS p ON p.process_key = lease.process_key
 FOR NO KEY UPDATE OF p;
 
 -- name: event_append
--- An append in one statement: the event, the new state of the process, the change, and the wake with its batch. It
--- writes everything, or nothing if a fact of the decision no longer holds: the number of events $2 and the wake target
+-- An append in one statement: the event, the new state of the process, and the wake with its batch. It writes everything, or nothing if a fact of the decision no longer holds: the number of events $2 and the wake target
 -- $3 of the process (which guard all facts about it), no event of the replay key $5 yet, a live lease under the fence
 -- $20 to $23 if there is one, no live lease if $24. The process gets one more reason to run if $25. If $26 it is never
 -- run again, and the lease of the fence is freed; its parent gets a reason to run if $27. The effects of its last run
@@ -89,19 +88,15 @@ moved AS (
     FROM guard
     WHERE p.process_key = $1::bigint AND p.last_sequence = $2::bigint
         AND p.wake_session_id IS NOT DISTINCT FROM $3::text
-    RETURNING p.process_key, p.process_id, p.last_sequence, p.status, p.updated_at_ms AS now_ms
+    RETURNING p.process_key, p.last_sequence, p.status, p.updated_at_ms AS now_ms
 ),
 event AS (
     INSERT INTO :"schema".lash_process_events (
-        process_key, sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
+        process_key, sequence, status, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
     )
     SELECT
-        moved.process_key, moved.last_sequence, $4::text, $5::text, $6::text, $7::text, $8::text, moved.now_ms
-    FROM moved
-),
-change AS (
-    INSERT INTO :"schema".lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
-    SELECT moved.process_id, 'event', moved.last_sequence, moved.status, moved.now_ms
+        moved.process_key, moved.last_sequence, moved.status, $4::text, $5::text, $6::text, $7::text, $8::text,
+        moved.now_ms
     FROM moved
 ),
 -- The lock prevents a concurrent deletion of the session; it does not wait for commits.

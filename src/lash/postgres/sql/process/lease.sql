@@ -84,22 +84,17 @@ started AS (
     FROM clock, taken
     JOIN asked AS a ON a.process_key = taken.process_key
     WHERE p.process_key = a.process_key AND NOT a.was_started
-    RETURNING p.process_key, p.process_id, p.last_sequence, p.status, p.updated_at_ms AS now_ms
+    RETURNING p.process_key, p.last_sequence, p.status, p.updated_at_ms AS now_ms
 ),
 event AS (
     INSERT INTO :"schema".lash_process_events (
-        process_key, sequence, event_type, replay_key, payload_hash, payload, occurred_at_ms
+        process_key, sequence, status, event_type, replay_key, payload_hash, payload, occurred_at_ms
     )
     SELECT
-        started.process_key, started.last_sequence, a.event_type, a.replay_key, a.payload_hash, a.payload,
-        started.now_ms
+        started.process_key, started.last_sequence, started.status, a.event_type, a.replay_key, a.payload_hash,
+        a.payload, started.now_ms
     FROM started
     JOIN asked AS a ON a.process_key = started.process_key
-),
-change AS (
-    INSERT INTO :"schema".lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
-    SELECT started.process_id, 'event', started.last_sequence, started.status, started.now_ms
-    FROM started
 )
 SELECT
     process.process_key,
@@ -180,20 +175,17 @@ moved AS (
     FROM guard
     WHERE p.process_key = guard.process_key AND p.last_sequence = guard.last_sequence
         AND p.wake_session_id IS NOT DISTINCT FROM guard.wake_session_id
-    RETURNING p.process_key, p.process_id, p.last_sequence, p.status, p.updated_at_ms AS now_ms
+    RETURNING p.process_key, p.last_sequence, p.status, p.updated_at_ms AS now_ms
 ),
 event AS (
     INSERT INTO :"schema".lash_process_events (
-        process_key, sequence, event_type, replay_key, payload_hash, payload, occurred_at_ms
+        process_key, sequence, status, event_type, replay_key, payload_hash, payload, occurred_at_ms
     )
-    SELECT moved.process_key, moved.last_sequence, a.event_type, a.replay_key, a.payload_hash, a.payload, moved.now_ms
+    SELECT
+        moved.process_key, moved.last_sequence, moved.status, a.event_type, a.replay_key, a.payload_hash, a.payload,
+        moved.now_ms
     FROM moved
     JOIN asked AS a ON a.process_key = moved.process_key
-),
-change AS (
-    INSERT INTO :"schema".lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
-    SELECT moved.process_id, 'event', moved.last_sequence, moved.status, moved.now_ms
-    FROM moved
 ),
 freed AS (
     UPDATE :"schema".lash_process_leases AS l

@@ -95,11 +95,6 @@ leased AS (
         created.process_key, coalesce((SELECT raised.fencing FROM raised), 0), $14::boolean,
         CASE WHEN $14::boolean THEN created.created_at_ms END
     FROM created
-),
-change AS (
-    INSERT INTO :"schema".lash_process_changes (process_id, kind, status, occurred_at_ms)
-    SELECT created.process_id, 'registered', 'running', created.created_at_ms
-    FROM created
 )
 SELECT * FROM created;
 
@@ -122,18 +117,12 @@ leased AS (
 ),
 event AS (
     INSERT INTO :"schema".lash_process_events (
-        process_key, sequence, event_type, replay_key, payload_hash, payload, occurred_at_ms
+        process_key, sequence, status, event_type, replay_key, payload_hash, payload, occurred_at_ms
     )
     SELECT
-        created.process_key, created.last_sequence, $19::text, $20::text, $21::text, $22::text, created.created_at_ms
+        created.process_key, created.last_sequence, 'running', $19::text, $20::text, $21::text, $22::text,
+        created.created_at_ms
     FROM created
-),
-change AS (
-    INSERT INTO :"schema".lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
-    SELECT created.process_id, told.kind, told.sequence, 'running', created.created_at_ms
-    FROM created
-    CROSS JOIN (VALUES ('registered', NULL::bigint), ('event', $13::bigint)) AS told (kind, sequence)
-    ORDER BY told.sequence NULLS FIRST
 )
 SELECT
     row(
@@ -315,8 +304,8 @@ JOIN :"schema".lash_processes AS q ON q.process_key = found.process_key;
 
 -- name: process_prune
 -- Removes at most $4 processes that ended before $1, with everything that they own, and leaves tombstones. The feed
--- must have no change of them after the position $2, $3 of the epoch $5 (NULL: the end of the feed), and no queue a
--- wake. Returns their ids, and whether there are more.
+-- must have no entry of them after the position $2, $3 of the epoch $5 (NULL: the end of the feed), and no queue a wake.
+-- Entries of the feed that was not pruned of them are kept as changes. Returns their ids, and whether there are more.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 -- Lease rows first, in the lock order of completions.
 chosen AS (
@@ -326,9 +315,14 @@ chosen AS (
     WHERE p.ended_at_ms < $1::bigint
         AND ($5::text IS NULL OR $5::text = (SELECT e.epoch FROM :"schema".lash_process_change_epoch AS e))
         AND NOT EXISTS (
+            SELECT 1 FROM :"schema".lash_process_events AS e
+            WHERE e.process_key = p.process_key AND (e.xid, e.seq) > ($2::text::xid8, $3::bigint)
+        )
+        AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_process_changes AS c
             WHERE c.process_id = p.process_id AND (c.xid, c.seq) > ($2::text::xid8, $3::bigint)
         )
+        AND ($5::text IS NULL OR (p.registered_xid, p.registered_seq) <= ($2::text::xid8, $3::bigint))
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_wakes AS w WHERE w.process_key = p.process_key AND w.state = 'queued'
         )
@@ -342,7 +336,9 @@ gone AS (
     DELETE FROM :"schema".lash_processes AS p
     USING doomed
     WHERE p.process_key = doomed.process_key AND p.last_sequence = doomed.last_sequence
-    RETURNING p.process_key, p.process_id, p.status, p.ended_at_ms, doomed.fencing
+    RETURNING
+        p.process_key, p.process_id, p.status, p.created_at_ms, p.ended_at_ms, p.registered_xid, p.registered_seq,
+        doomed.fencing
 ),
 buried AS (
     INSERT INTO :"schema".lash_process_tombstones AS t (process_id, status, fencing, pruned_at_ms)
@@ -350,6 +346,21 @@ buried AS (
     FROM gone, clock
     ON CONFLICT (process_id) DO UPDATE
     SET status = excluded.status, fencing = greatest(t.fencing, excluded.fencing), pruned_at_ms = excluded.pruned_at_ms
+),
+floor AS (
+    SELECT f.xid, f.seq FROM :"schema".lash_process_change_floor AS f UNION ALL SELECT '0'::xid8, 0 LIMIT 1
+),
+kept AS (
+    INSERT INTO :"schema".lash_process_changes (xid, seq, process_id, kind, sequence, status, occurred_at_ms)
+    OVERRIDING SYSTEM VALUE
+    SELECT gone.registered_xid, gone.registered_seq, gone.process_id, 'registered', NULL, 'running', gone.created_at_ms
+    FROM gone, floor
+    WHERE (gone.registered_xid, gone.registered_seq) > (floor.xid, floor.seq)
+    UNION ALL
+    SELECT e.xid, e.seq, gone.process_id, 'event', e.sequence, e.status, e.occurred_at_ms
+    FROM floor, gone
+    JOIN :"schema".lash_process_events AS e ON e.process_key = gone.process_key
+    WHERE (e.xid, e.seq) > (floor.xid, floor.seq)
 ),
 change AS (
     INSERT INTO :"schema".lash_process_changes (process_id, kind, status, occurred_at_ms)
@@ -360,47 +371,3 @@ change AS (
 SELECT
     array(SELECT process_id FROM gone ORDER BY ended_at_ms, process_key),
     (SELECT count(*) FROM chosen) > $4::bigint;
-
--- fragment: process_forget
--- Removes the chosen changes, records how far the feed is pruned, and returns how many were removed.
-forgotten AS (
-    DELETE FROM :"schema".lash_process_changes AS c USING seen WHERE c.seq = seen.seq RETURNING c.xid, c.seq
-),
-floor AS (
-    INSERT INTO :"schema".lash_process_change_floor AS f (one, xid, seq)
-    SELECT true, g.xid, g.seq FROM forgotten AS g ORDER BY g.xid DESC, g.seq DESC LIMIT 1
-    ON CONFLICT (one) DO UPDATE SET xid = excluded.xid, seq = excluded.seq
-    WHERE (excluded.xid, excluded.seq) > (f.xid, f.seq)
-)
-SELECT count(*) FROM forgotten;
-
--- name: process_prune_changes
--- Removes at most $3 changes that every reader of the feed has seen; none if $4 is not its epoch.
-WITH seen AS (
-    SELECT c.seq
-    FROM :"schema".lash_process_changes AS c
-    WHERE (c.xid, c.seq) <= ($1::text::xid8, $2::bigint)
-        AND $4::text = (SELECT e.epoch FROM :"schema".lash_process_change_epoch AS e)
-    ORDER BY c.xid, c.seq
-    LIMIT $3::bigint
-),
--- include: process_forget
-
--- name: process_changes_before
--- Removes the oldest changes, at most $2, that all happened before $1. Changes could still appear below the oldest
--- running transaction, so changes above it are kept.
-WITH oldest AS (
-    SELECT c.xid, c.seq, c.occurred_at_ms
-    FROM :"schema".lash_process_changes AS c
-    WHERE c.xid < pg_snapshot_xmin(pg_current_snapshot())
-    ORDER BY c.xid, c.seq
-    LIMIT $2::bigint
-),
-seen AS (
-    SELECT o.seq
-    FROM oldest AS o
-    WHERE NOT EXISTS (
-        SELECT 1 FROM oldest AS y WHERE y.occurred_at_ms >= $1::bigint AND (y.xid, y.seq) <= (o.xid, o.seq)
-    )
-),
--- include: process_forget

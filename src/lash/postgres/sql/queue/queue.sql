@@ -61,7 +61,7 @@ WHERE session_key = $1::bigint AND available_at_ms > 0 AND available_at_ms <= :"
 RETURNING seq;
 
 -- name: queue_facts
--- The time, the lease and the head of a session's queue: in each lane of $3 the first $4 batches that are ready and not
+-- The time, the lease and the head of a session's queue: in each lane of $3, which commas separate, the first $4 batches that are ready and not
 -- held by a live claim under the lease of fencing number $2, the first such command, and what follows. ORDER BY instead
 -- of EXISTS, which may scan the work of all sessions for one batch. A lane is given as a range, an order that only the
 -- index on lanes has: by the key of the table the statement would read a whole queue that has nothing in the lane.
@@ -75,7 +75,7 @@ SELECT
     ),
     array(
         SELECT row(c.seq, c.batch_id, c.lane, c.slot, c.merge_key)
-        FROM unnest($3::text[]) AS wanted (lane)
+        FROM unnest(string_to_array($3::text, ',')) AS wanted (lane)
         CROSS JOIN LATERAL (
             SELECT b.seq, b.batch_id, b.lane, b.slot, b.merge_key
             FROM :"schema".lash_batches AS b
@@ -177,7 +177,7 @@ FROM guard;
 
 -- name: queue_claim_turn
 -- Gives the lease to a new holder ($4 to $7) under the fencing number $3, and puts a claim on the batches at positions
--- $2; does all of it or nothing. The previous number must be the last one, its lease free or expired, and every batch
+-- $2, which commas separate; does all of it or nothing. The previous number must be the last one, its lease free or expired, and every batch
 -- must exist. Returns the time, the batches, the revision and the leaf, whether scope $11 has effects, and the number
 -- of reasons to continue a turn.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
@@ -196,14 +196,14 @@ lease AS (
 free AS (
     SELECT b.seq
     FROM :"schema".lash_batches AS b
-    WHERE EXISTS (SELECT 1 FROM lease) AND b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
+    WHERE EXISTS (SELECT 1 FROM lease) AND b.session_key = $1::bigint AND b.seq = ANY (string_to_array($2::text, ',')::bigint[])
     ORDER BY b.seq
     FOR UPDATE OF b
 ),
 guard AS (
     SELECT clock.now_ms, least(clock.now_ms, 9223372036854775807 - $10::bigint) + $10::bigint AS expires_at_ms
     FROM clock, lease
-    WHERE (SELECT count(*) FROM free) = cardinality($2::bigint[])
+    WHERE (SELECT count(*) FROM free) = cardinality(string_to_array($2::text, ',')::bigint[])
 ),
 taken AS (
     UPDATE :"schema".lash_session_leases AS l
@@ -219,7 +219,7 @@ stamped AS (
     SET claim_count = b.claim_count + CASE WHEN b.claim_token = $9::text THEN 0 ELSE 1 END, claim_id = $8::text,
         claim_token = $9::text, claim_lease_fencing = $3::bigint, claim_expires_at_ms = guard.expires_at_ms
     FROM guard
-    WHERE b.session_key = $1::bigint AND b.seq = ANY ($2::bigint[])
+    WHERE b.session_key = $1::bigint AND b.seq = ANY (string_to_array($2::text, ',')::bigint[])
 -- include: stamped
     ,
     s.revision, s.leaf_node_id,

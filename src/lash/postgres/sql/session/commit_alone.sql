@@ -23,7 +23,7 @@ new AS (
         )
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_nodes AS n
-            WHERE n.session_key = :session_key::bigint AND n.node_id = ANY (:node_ids::text[])
+            WHERE n.session_key = :session_key::bigint AND n.node_id = ANY (string_to_array(:node_ids::text, E'\x1f'))
             OFFSET 0
         )
     RETURNING s.session_key, s.revision, s.updated_at_ms, s.agent
@@ -35,11 +35,12 @@ nodes AS (
     )
     SELECT
         new.session_key, :run_segment::bigint, :run_depth::bigint + n.place, :run_seq::bigint + n.place, n.node_id,
-        n.parent_node_id, n.place = ANY (:user_messages::bigint[]), n.body, n.packed, coalesce(n.kind, 'message')
+        n.parent_node_id, substr(:user_messages::text, n.place::integer, 1) = 'u', coalesce(n.body, ''), n.packed,
+        coalesce(n.kind, 'message')
     FROM new
     CROSS JOIN unnest(
-        :node_ids::text[], array_prepend(:run_parent::text, :node_ids::text[]), :bodies::text[],
-        :packed_bodies::bytea[], :kinds::text[]
+        string_to_array(:node_ids::text, E'\x1f'), array_prepend(:run_parent::text, string_to_array(:node_ids::text, E'\x1f')),
+        string_to_array(:bodies::text, E'\x1f'), :packed_bodies::bytea[], string_to_array(:kinds::text, E'\x1f')
     ) WITH ORDINALITY AS n (node_id, parent_node_id, body, packed, kind, place)
     WHERE n.node_id IS NOT NULL
 ),
@@ -62,12 +63,15 @@ usage_rows AS (
         reasoning_tokens, committed_at_ms, agent
     )
     SELECT
-        new.session_key, new.revision, u.place - 1, u.source, u.model, u.input_tokens, u.output_tokens,
-        u.cached_input_tokens, u.reasoning_tokens, new.updated_at_ms, new.agent
+        new.session_key, new.revision, u.place - 1, coalesce(u.source, ''), coalesce(u.model, ''), u.input_tokens,
+        u.output_tokens, u.cached_input_tokens, u.reasoning_tokens, new.updated_at_ms, new.agent
     FROM new
     CROSS JOIN unnest(
-        :usage_sources::text[], :usage_models::text[], :input_tokens::bigint[], :output_tokens::bigint[],
-        :cached_input_tokens::bigint[], :reasoning_tokens::bigint[]
+        string_to_array(:usage_sources::text, E'\x1f'), string_to_array(:usage_models::text, E'\x1f'),
+        string_to_array(:input_tokens::text, E'\x1f')::bigint[],
+        string_to_array(:output_tokens::text, E'\x1f')::bigint[],
+        string_to_array(:cached_input_tokens::text, E'\x1f')::bigint[],
+        string_to_array(:reasoning_tokens::text, E'\x1f')::bigint[]
     ) WITH ORDINALITY AS u (
         source, model, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens, place
     )
@@ -94,18 +98,20 @@ components AS (
     UPDATE :"schema".lash_components AS c
     SET first_revision = new.revision, hash = k.hash
     FROM new
-    CROSS JOIN unnest(:replaced_hashes::text[], :new_hashes::text[]) AS k (replaced, hash)
-    WHERE c.session_key = :session_key::bigint AND c.hash = ANY (:replaced_hashes::text[]) AND c.hash = k.replaced
+    CROSS JOIN unnest(string_to_array(:replaced_hashes::text, E'\x1f'), string_to_array(:new_hashes::text, E'\x1f')) AS k (replaced, hash)
+    WHERE c.session_key = :session_key::bigint AND c.hash = ANY (string_to_array(:replaced_hashes::text, E'\x1f'))
+        AND c.hash = k.replaced
 ),
 blobs AS (
     UPDATE :"schema".lash_blobs AS b
-    SET hash = k.hash, codec = k.codec, size = k.size, content = k.content
+    SET hash = k.hash, codec = coalesce(k.codec, ''), size = k.size, content = k.content
     FROM new
     CROSS JOIN unnest(
-        :replaced_hashes::text[], :new_hashes::text[], :blob_codecs::text[], :blob_sizes::bigint[],
-        :blob_contents::bytea[]
+        string_to_array(:replaced_hashes::text, E'\x1f'), string_to_array(:new_hashes::text, E'\x1f'), string_to_array(:blob_codecs::text, E'\x1f'),
+        string_to_array(:blob_sizes::text, E'\x1f')::bigint[], :blob_contents::bytea[]
     ) AS k (replaced, hash, codec, size, content)
-    WHERE b.session_key = :session_key::bigint AND b.hash = ANY (:replaced_hashes::text[]) AND b.hash = k.replaced
+    WHERE b.session_key = :session_key::bigint AND b.hash = ANY (string_to_array(:replaced_hashes::text, E'\x1f'))
+        AND b.hash = k.replaced
 ),
 
 -- fragment: alone_end
@@ -135,9 +141,11 @@ SELECT new.session_key, false FROM new;
 -- arguments: node_seq, node_count, first_user_message, user_message_count, agent
 -- The checkpoint:
 -- arguments: turn_state, plugin_snapshot_revision
+-- Columns are texts with a separator between the rows, or NULL without rows: the client inspects each element of an
+-- array. Only bytes are in arrays.
 -- The nodes: their segment, the depth and number before the first, its parent; then columns, except that user_messages
--- holds the positions, from 1, of the user's messages. packed_bodies is empty if no body is packed, and kinds if all
--- nodes are messages.
+-- has one character for each node, u for a message of the user. packed_bodies is NULL if no body is packed, and kinds if
+-- all nodes are messages.
 -- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies, kinds
 -- Columns of the ledger; no two rows have the same source and model:
 -- arguments: usage_sources, usage_models, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens
@@ -160,9 +168,10 @@ WITH
 -- arguments: run_segment, run_depth, run_seq, run_parent, node_ids, user_messages, bodies, packed_bodies, kinds
 -- arguments: usage_sources, usage_models, input_tokens, output_tokens, cached_input_tokens, reasoning_tokens
 -- arguments: replaced_hashes, new_hashes, blob_codecs, blob_sizes, blob_contents
--- The fence that it shows and the lease that it releases (owner, incarnation, token and number, or NULL), and columns
--- of the batches that it consumes:
--- arguments: fence, release, claim_tokens, claim_ids, claimed_batches
+-- The fence that it shows and the lease that it releases, or NULL, and columns of the batches that it consumes:
+-- arguments: fence_owner, fence_incarnation, fence_token, fence_number
+-- arguments: release_owner, release_incarnation, release_token, release_number
+-- arguments: claim_tokens, claim_ids, claimed_batches
 WITH
 -- A lease is locked before its batches, and both before the session: the one order of commits, claims and deletions.
 lease AS (
@@ -175,7 +184,10 @@ lease AS (
 -- the lease first.
 claimed AS (
     SELECT b.session_key, b.seq, b.source_key, b.batch_id
-    FROM unnest(:claim_tokens::text[], :claim_ids::text[], :claimed_batches::text[]) AS claim (token, id, batch_id)
+    FROM unnest(
+        string_to_array(:claim_tokens::text, E'\x1f'), string_to_array(:claim_ids::text, E'\x1f'),
+        string_to_array(:claimed_batches::text, E'\x1f')
+    ) AS claim (token, id, batch_id)
     JOIN :"schema".lash_batches AS b ON b.session_key = :session_key::bigint AND b.claim_token = claim.token
         AND b.claim_id = claim.id AND b.batch_id = claim.batch_id
     WHERE (SELECT count(*) FROM lease) > 0
@@ -186,16 +198,16 @@ guard AS MATERIALIZED (
     SELECT 1
     WHERE EXISTS (
             SELECT 1 FROM lease AS l
-            WHERE :fence::text[] IS NULL OR (
-                l.owner_id = (:fence::text[])[1] AND l.incarnation_id = (:fence::text[])[2]
-                AND l.token = (:fence::text[])[3] AND l.fencing = ((:fence::text[])[4])::bigint
+            WHERE :fence_token::text IS NULL OR (
+                l.owner_id = :fence_owner::text AND l.incarnation_id = :fence_incarnation::text
+                AND l.token = :fence_token::text AND l.fencing = :fence_number::bigint
                 AND l.expires_at_ms > :"schema".lash_now_ms()
             )
         )
-        AND cardinality(:claimed_batches::text[]) = (SELECT count(*) FROM claimed)
-        AND cardinality(:claimed_batches::text[]) = (
+        AND coalesce(cardinality(string_to_array(:claimed_batches::text, E'\x1f')), 0) = (SELECT count(*) FROM claimed)
+        AND coalesce(cardinality(string_to_array(:claimed_batches::text, E'\x1f')), 0) = (
             SELECT count(*) FROM :"schema".lash_batches AS b
-            WHERE b.session_key = :session_key::bigint AND b.claim_token = ANY (:claim_tokens::text[])
+            WHERE b.session_key = :session_key::bigint AND b.claim_token = ANY (string_to_array(:claim_tokens::text, E'\x1f'))
         )
 ),
 -- include: alone_head
@@ -228,8 +240,8 @@ released AS (
     UPDATE :"schema".lash_session_leases AS l
     SET owner_id = NULL, incarnation_id = NULL, process = NULL, token = NULL, claimed_at_ms = 0, expires_at_ms = 0
     FROM new
-    WHERE l.session_key = new.session_key AND l.owner_id = (:release::text[])[1]
-        AND l.incarnation_id = (:release::text[])[2] AND l.token = (:release::text[])[3]
-        AND l.fencing = ((:release::text[])[4])::bigint
+    WHERE l.session_key = new.session_key AND l.owner_id = :release_owner::text
+        AND l.incarnation_id = :release_incarnation::text AND l.token = :release_token::text
+        AND l.fencing = :release_number::bigint
 ),
 -- include: alone_end

@@ -1,6 +1,5 @@
 -- fragment: emit_started
--- The lease rows of the processes that were created, above the fencing numbers of pruned processes with the same ids, and
--- their entries in the feed of changes.
+-- The lease rows of the processes that were created, above the fencing numbers of pruned processes with the same ids.
 raised AS (
     DELETE FROM :"schema".lash_process_tombstones AS t
     USING created
@@ -12,12 +11,6 @@ leased AS (
     SELECT created.process_key, coalesce(raised.fencing, 0), created.created_at_ms
     FROM created
     LEFT JOIN raised ON raised.process_id = created.process_id
-),
-change AS (
-    INSERT INTO :"schema".lash_process_changes (process_id, kind, status, occurred_at_ms)
-    SELECT created.process_id, 'registered', 'running', created.created_at_ms
-    FROM created
-    ORDER BY created.process_key
 )
 
 -- name: emit_occurrence

@@ -10,7 +10,7 @@ from lash.base.ids import new_id
 from lash.errors import CorruptData
 from lash.model.lease import LeaseFence
 from lash.model.process.event import Appended, ProcessEvent, WakeRecord, WakeState
-from lash.model.process.process import ChangeKind, ProcessRecord
+from lash.model.process.process import ProcessRecord
 from lash.plan.process.append import AppendFacts, AppendRequest, AppendResult
 from lash.plan.process.change import ChangeCursor, ChangeRow, EventTailRow, FeedState
 from lash.plan.process.event import EventRow, InsertEvent, ReplayEvent, SequenceRow, encode_projection
@@ -20,7 +20,7 @@ from lash.plan.queue.queue import decode_enqueued
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.process.change import read_end, read_feed
-from lash.sqlite.rows.process.process import find_process, note_change, process_lease_row
+from lash.sqlite.rows.process.process import find_process, process_lease_row
 from lash.sqlite.rows.queue.queue import insert_batch
 from lash.sqlite.rows.work import change_work
 from lash.sqlkit.rows import Number
@@ -180,6 +180,7 @@ def _write(transaction: Transaction, process_key: int, decision: InsertEvent) ->
         "event_insert",
         process_key=process_key,
         sequence=event.sequence,
+        status=status.value,
         event_type=event.event_type,
         replay_key=event.replay_key,
         payload_hash=decision.payload_hash,
@@ -198,7 +199,6 @@ def _write(transaction: Transaction, process_key: int, decision: InsertEvent) ->
     )
     if projected != 1:
         raise CorruptData(f"the log of process {event.process_id!r} changed inside a transaction")
-    note_change(transaction, event.process_id, ChangeKind.EVENT, sequence=event.sequence, status=status.value)
     change_work(transaction, process_key, decision.work)
     return projection
 

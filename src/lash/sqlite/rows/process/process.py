@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from lash.base.limits import MAX_INTEGER
 from lash.errors import CorruptData
 from lash.model.process.process import ChangeKind, PrunedProcesses
@@ -22,7 +24,14 @@ from lash.plan.process.process import (
 from lash.plan.sealed import REGISTRATION
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.rows.process.change import read_end
-from lash.sqlkit.rows import Flag, Number, Text
+from lash.sqlkit.rows import Flag, Text
+
+
+class _OldestRow(msgspec.Struct, frozen=True, array_like=True):
+    """The last of the oldest entries of the feed, and how many they are."""
+
+    seq: int
+    number: int
 
 
 class SQLiteProcessRows:
@@ -89,9 +98,10 @@ class SQLiteProcessRows:
                 through=MAX_INTEGER if through is None else through.seq,
                 limit=limit + 1,
             )
+            # The feed first: entries that it is pruned of need not be kept apart from their processes.
+            _forget_changes(transaction, 0 if through is None else through.seq)
             for row in rows[:limit]:
                 _prune(transaction, row)
-            _forget_changes(transaction, 0 if through is None else through.seq)
             ids = tuple(row.process_id for row in rows[:limit])
             return PrunedProcesses(pruned_process_ids=ids, more=len(rows) > limit)
 
@@ -99,8 +109,11 @@ class SQLiteProcessRows:
 
     async def prune_changes(self, before_ms: int, limit: int) -> int:
         def body(transaction: Transaction) -> int:
-            last = transaction.one(Number, "process_changes_before", before_ms=before_ms, limit=limit)
-            return 0 if last is None else _forget_changes(transaction, last.number)
+            oldest = transaction.one(_OldestRow, "change_before", before_ms=before_ms, limit=limit, after=0)
+            if oldest is None or not oldest.number:
+                return 0
+            _forget_changes(transaction, oldest.seq)
+            return oldest.number
 
         return await self._database.write(body)
 
@@ -147,30 +160,25 @@ def register(transaction: Transaction, encoded: EncodedRegistration) -> Register
             "process_insert_lease", process_id=process_id, runnable=int(encoded.runnable), now_ms=transaction.now_ms
         )
         transaction.run("process_forget_tombstone", process_id=process_id)
-        note_change(transaction, process_id, ChangeKind.REGISTERED, status="running")
     return RegisteredRow(row=find_process(transaction, process_id), created=created > 0)
 
 
-def note_change(transaction: Transaction, process_id: str, kind: ChangeKind, **details: int | str | None) -> None:
-    """Add a change to the feed."""
-    transaction.run(
-        "process_change",
-        process_id=process_id,
-        kind=kind.value,
-        sequence=details.get("sequence"),
-        status=details.get("status"),
-        now_ms=transaction.now_ms,
-    )
+def note_change(transaction: Transaction, process_id: str, kind: ChangeKind, status: str | None = None) -> None:
+    """Add an entry to the feed that is neither an event nor a registration."""
+    transaction.run("change_insert", process_id=process_id, kind=kind.value, status=status, now_ms=transaction.now_ms)
 
 
-def _forget_changes(transaction: Transaction, through: int) -> int:
-    """Remove the changes up to a position of the feed, record that position, and return how many were removed."""
-    forgotten = transaction.run("process_prune_changes", through=through)
-    transaction.run("activity_raise_change_floor", through=through)
-    return forgotten
+def _forget_changes(transaction: Transaction, through: int) -> None:
+    """Let the feed begin after a position."""
+    # The floor first: it is raised no further than the end, which the rows are a part of.
+    transaction.run("change_raise_floor", through=through)
+    transaction.run("change_forget", through=through)
 
 
 def _prune(transaction: Transaction, row: PrunableProcessRow) -> None:
+    # Before the process is removed: its last event may have the highest number of the feed.
+    note_change(transaction, row.process_id, ChangeKind.PRUNED, status=row.status)
+    transaction.run("change_keep", process_key=row.process_key)
     transaction.run("process_delete", process_key=row.process_key)
     transaction.run(
         "process_bury",
@@ -179,4 +187,3 @@ def _prune(transaction: Transaction, row: PrunableProcessRow) -> None:
         fencing=row.fencing,
         now_ms=transaction.now_ms,
     )
-    note_change(transaction, row.process_id, ChangeKind.PRUNED, status=row.status)

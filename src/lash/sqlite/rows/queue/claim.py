@@ -39,7 +39,7 @@ class SQLiteClaimRows:
         self, request: HeadRequest, decide: DecideClaim, claim: NewClaim, fence: LeaseFence
     ) -> ClaimedRows | NothingClaimed:
         def body(transaction: Transaction) -> ClaimedRows | NothingClaimed:
-            seqs = decide(_queue_head(transaction, _find(transaction, request.session_id), request))
+            seqs = decide(_find(transaction, request)[1])
             if isinstance(seqs, NothingClaimed):
                 return seqs
             return ClaimedRows(transaction.now_ms, [*_stamp(transaction, seqs, claim, fence.fencing)])
@@ -54,8 +54,8 @@ class SQLiteClaimRows:
         lease: NewLease,
     ) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
         def body(transaction: Transaction) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
-            session = _find(transaction, request.session_id)
-            decision = decide(_queue_head(transaction, session, request))
+            session, queue = _find(transaction, request)
+            decision = decide(queue)
             if not isinstance(decision, TurnClaim):
                 return decision
             take_lease(transaction, decision.fencing, request.session_id, lease.owner, claim.ttl_ms, token=lease.token)
@@ -89,8 +89,8 @@ class SQLiteClaimRows:
         return await self._database.write_briefly(body)
 
 
-class _SessionQueue(msgspec.Struct, frozen=True, array_like=True):
-    """A session, its queue in short, and the columns of its lease."""
+class _QueueRow(msgspec.Struct, frozen=True, array_like=True):
+    """A session, its queue in short, and the columns of its lease; then a batch that could be claimed, if any."""
 
     session_key: int
     revision: int
@@ -108,10 +108,32 @@ class _SessionQueue(msgspec.Struct, frozen=True, array_like=True):
     paused_until_ms: int | None
     wake_seq: int
     waiting_for: str | None
+    seq: int | None
+    batch_id: str | None
+    lane: str | None
+    slot: str | None
+    merge_key: str | None
 
     @property
     def lease(self) -> LeaseRow:
-        return LeaseRow(*msgspec.structs.astuple(self)[6:])
+        return LeaseRow(
+            self.fencing,
+            self.owner_id,
+            self.incarnation_id,
+            self.process,
+            self.token,
+            self.claimed_at_ms,
+            self.expires_at_ms,
+            self.paused_until_ms,
+            self.wake_seq,
+            self.waiting_for,
+        )
+
+    @property
+    def candidate(self) -> CandidateRow | None:
+        if self.seq is None or self.batch_id is None or self.lane is None or self.slot is None:
+            return None
+        return CandidateRow(self.seq, self.batch_id, self.lane, self.slot, self.merge_key)
 
 
 class _StampedRow(BatchRow, frozen=True, array_like=True):
@@ -120,45 +142,48 @@ class _StampedRow(BatchRow, frozen=True, array_like=True):
     recorded: bool
 
 
-def _find(transaction: Transaction, session_id: str) -> _SessionQueue:
-    """Return a session with its queue, once due work is ready."""
-    found, now_ms = _read(transaction, session_id), transaction.now_ms
-    is_parked = is_ready(found.lease, now_ms)
-    is_due = found.next_available_at_ms is not None and found.next_available_at_ms <= now_ms
+def _find(transaction: Transaction, request: HeadRequest) -> tuple[_QueueRow, QueueHead]:
+    """Return a session and the facts of a claim, once due work is ready."""
+    rows, now_ms = _read(transaction, request), transaction.now_ms
+    first = rows[0]
+    is_parked = is_ready(first.lease, now_ms)
+    is_due = first.next_available_at_ms is not None and first.next_available_at_ms <= now_ms
     if is_parked:
-        unpark(transaction, found.session_key)
+        unpark(transaction, first.session_key)
     if is_due:
-        transaction.run("queue_promote", session_key=found.session_key, now_ms=now_ms)
-    return _read(transaction, session_id) if is_parked or is_due else found
+        transaction.run("queue_promote", session_key=first.session_key, now_ms=now_ms)
+    if is_parked or is_due:
+        rows = _read(transaction, request)
+    return rows[0], _queue_head(rows, now_ms)
 
 
-def _read(transaction: Transaction, session_id: str) -> _SessionQueue:
-    found = transaction.one(_SessionQueue, "queue_head", session_id=session_id)
-    if found is None:
-        raise missing(transaction, session_id)
-    return found
-
-
-def _queue_head(transaction: Transaction, session: _SessionQueue, request: HeadRequest) -> QueueHead:
-    """Return the facts of a claim."""
-    limits = {lane: request.limit if lane in request.lanes else 0 for lane in (EARLY_LANE, LATE_LANE)}
-    first = transaction.all(
-        CandidateRow,
-        "queue_candidates",
-        session_key=session.session_key,
-        early=limits[EARLY_LANE],
-        late=limits[LATE_LANE],
+def _read(transaction: Transaction, request: HeadRequest) -> list[_QueueRow]:
+    rows = transaction.all(
+        _QueueRow,
+        "queue_head",
+        session_id=request.session_id,
+        early=request.limit if EARLY_LANE in request.lanes else 0,
+        late=request.limit if LATE_LANE in request.lanes else 0,
         lease_fencing=request.fencing,
         now_ms=transaction.now_ms,
     )
+    if not rows:
+        raise missing(transaction, request.session_id)
+    return rows
+
+
+def _queue_head(rows: Sequence[_QueueRow], now_ms: int) -> QueueHead:
+    """Return the facts of a claim."""
+    session = rows[0]
+    found = [each for row in rows if (each := row.candidate) is not None]
     facts = QueueFacts(
-        candidates=[each for each in first if each.lane != COMMAND_LANE],
-        command_seq=next((each.seq for each in first if each.lane == COMMAND_LANE), None),
+        candidates=[each for each in found if each.lane != COMMAND_LANE],
+        command_seq=next((each.seq for each in found if each.lane == COMMAND_LANE), None),
         any_late=session.any_late,
         any_claimed=session.any_claimed,
         next_available_at_ms=session.next_available_at_ms,
     )
-    return QueueHead(now_ms=transaction.now_ms, lease=session.lease, facts=facts)
+    return QueueHead(now_ms=now_ms, lease=session.lease, facts=facts)
 
 
 def _stamp(

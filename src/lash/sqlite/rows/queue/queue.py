@@ -11,8 +11,8 @@ from lash.plan.queue.page import PreparedQueuePage, QueuedRow
 from lash.plan.queue.queue import COMMAND_LANE, BatchRow, EncodedBatch, KnownKey, SourceKeyRow
 from lash.plan.sealed import BATCH
 from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
-from lash.sqlite.rows.session.lookup import find_head
-from lash.sqlkit.rows import OptionalText, Text
+from lash.sqlite.rows.session.lookup import find_head, find_session_key
+from lash.sqlkit.rows import Number, OptionalText, Text
 
 
 class SQLiteQueueRows:
@@ -22,11 +22,7 @@ class SQLiteQueueRows:
         self._database = database
 
     async def enqueue(self, batch: EncodedBatch, batch_id: str) -> BatchRow | KnownKey:
-        def body(transaction: Transaction) -> BatchRow | KnownKey:
-            session_key = find_head(transaction, batch.draft.session_id).session_key
-            return insert_batch(transaction, session_key, batch, batch_id)
-
-        return await self._database.write_briefly(body)
+        return await self._database.write_briefly(lambda transaction: insert_batch(transaction, None, batch, batch_id))
 
     async def cancel(self, session_id: str, batch_id: str) -> BatchRow | None:
         def body(transaction: Transaction) -> BatchRow | None:
@@ -77,19 +73,34 @@ class SQLiteQueueRows:
         return [row.text for row in rows]
 
 
-def insert_batch(transaction: Transaction, session_key: int, batch: EncodedBatch, batch_id: str) -> BatchRow | KnownKey:
-    """Insert a batch inside any write transaction, unless its source key is reserved."""
-    draft = batch.draft
-    if draft.source_key is not None:
-        reserved = transaction.run(
+def insert_batch(
+    transaction: Transaction, session_key: int | None, batch: EncodedBatch, batch_id: str
+) -> BatchRow | KnownKey:
+    """Insert a batch inside any write transaction, unless its source key is reserved.
+
+    Without the key of the session, raise SessionNotFound or SessionDeleted if none has the id.
+    """
+    session_id, source_key = batch.draft.session_id, batch.draft.source_key
+    if source_key is not None:
+        # The key is reserved before the session is found, which saves a query: nearly all keys are new.
+        reserved = transaction.one(
+            Number,
             "queue_reserve_key",
-            session_key=session_key,
-            source_key=draft.source_key,
+            session_id=session_id,
+            source_key=source_key,
             batch_id=batch_id,
             content_hash=batch.content_hash,
         )
-        if not reserved:
-            return _known_key(transaction, session_key, draft.source_key)
+        if reserved is None:
+            return _known_key(transaction, find_session_key(transaction, session_id), source_key)
+        session_key = reserved.number
+    elif session_key is None:
+        session_key = find_session_key(transaction, session_id)
+    return _insert(transaction, session_key, batch, batch_id)
+
+
+def _insert(transaction: Transaction, session_key: int, batch: EncodedBatch, batch_id: str) -> BatchRow:
+    draft = batch.draft
     row = transaction.one(
         BatchRow,
         "queue_insert",

@@ -17,6 +17,8 @@ from lash.plan.session.node import Placement, StoredNode
 from lash.plan.session.session import HeadRow
 from lash.plan.session.turn import TurnRow
 from lash.plan.session.usage import UsageRow, merge_usage, require_room
+from lash.sqlite.commit_head import FEW_NODES, CommitHead, find_commit_head
+from lash.sqlite.consume import consume, held_batches
 from lash.sqlite.engine.database import SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.attachment import stamp_attachments
@@ -24,75 +26,25 @@ from lash.sqlite.rows.effect import retire_effects
 from lash.sqlite.rows.lease import release_lease
 from lash.sqlite.rows.record import RecordState, record_states, state_versions, write_records
 from lash.sqlite.rows.session.fork import disinherit, drop_runs, reclaim_graphs
-from lash.sqlite.rows.session.lookup import missing
 from lash.sqlkit.rows import Flag, Text
 from lash.stores.session import DecideCommit
 
 
-class CommitHead(HeadRow, frozen=True, array_like=True):
-    """The head, and which other rows exist, so that a commit reads and deletes only those; most sessions have few."""
-
-    inherits: bool
-    turn: bool
-    frames: bool
-    components: bool
-    oldest_checkpoint: int | None
-    """The first of the checkpoints that this commit no longer keeps."""
-    old_components: bool
-    effects: bool
-    agent: str | None
-    fencing: int | None
-    owner_id: str | None
-    incarnation_id: str | None
-    process: str | None
-    token: str | None
-    claimed_at_ms: int | None
-    expires_at_ms: int | None
-
-    @property
-    def lease(self) -> LeaseRow:
-        if self.fencing is None or self.claimed_at_ms is None or self.expires_at_ms is None:
-            raise CorruptData(f"a session has no lease row (key {self.session_key})")
-        holder = self.owner_id, self.incarnation_id, self.process, self.token
-        return LeaseRow(self.fencing, *holder, self.claimed_at_ms, self.expires_at_ms)
-
-
-class _Held(HeldBatch, frozen=True, array_like=True):
-    """A batch that a claim holds, and whether it is the delivery of a wake."""
-
-    is_wake: bool
-
-
 def apply_commit(transaction: Transaction, prepared: PreparedCommit, decide: DecideCommit) -> CommitResult:
     """Run one commit inside a write transaction."""
-    found = _find(transaction, prepared)
+    rows = find_commit_head(transaction, prepared)
+    found = rows[0]
     records = record_states(transaction, prepared.records)
-    held = _held_batches(transaction, prepared, found.session_key)
+    held = held_batches(transaction, prepared, rows)
     decision = decide(_load_facts(transaction, prepared, found, records, held))
     if isinstance(decision, Apply):
         sealed, writing = seal_commit(transaction.seals, retained(prepared, found.keep), decision)
         _write(transaction, sealed, writing, found)
-        _consume(transaction, sealed, writing.head, held)
+        consume(transaction, sealed, writing.head, held)
         write_records(transaction, sealed.records, records)
     if prepared.commit.release is not None:
         release_lease(transaction, prepared.commit.release)
     return decision.result if isinstance(decision, Replay) else prepared.result
-
-
-def _find(transaction: Transaction, prepared: PreparedCommit) -> CommitHead:
-    session_id = prepared.commit.session_id
-    found = transaction.one(
-        CommitHead,
-        "session_for_commit",
-        session_id=session_id,
-        turn_id=prepared.commit.turn_id,
-        floor=prepared.retention_floor,
-        revision=prepared.revision,
-        scope_id=prepared.scope_id,
-    )
-    if found is None:
-        raise missing(transaction, session_id)
-    return found
 
 
 def _load_facts(
@@ -140,10 +92,11 @@ def _stored_nodes(transaction: Transaction, prepared: PreparedCommit, head: Comm
         return {}
     assumed = None if head.inherits else assume_nodes(prepared, head)
     if assumed is not None:
-        new: list[dict[str, SQLiteValue]] = [
-            {"session_key": head.session_key, "node_id": each.node_id} for each in prepared.nodes
+        # The query of the head has looked for the first ones.
+        more: list[dict[str, SQLiteValue]] = [
+            {"session_key": head.session_key, "node_id": each.node_id} for each in prepared.nodes[FEW_NODES:]
         ]
-        if not transaction.any("node_taken", new):
+        if not head.taken and not transaction.any("node_taken", more):
             return assumed
     nodes = transaction.all(StoredNode, "node_stored", session_key=head.session_key, node_ids=json_array(names))
     return {node.node_id: node for node in nodes}
@@ -154,14 +107,6 @@ def _is_inherited(transaction: Transaction, session_key: int) -> bool:
     return flag is not None and flag.value
 
 
-def _held_batches(transaction: Transaction, prepared: PreparedCommit, session_key: int) -> list[_Held]:
-    completions = prepared.commit.completions
-    if not completions:
-        return []
-    claims = json_array((each.token, each.claim_id) for each in completions)
-    return transaction.all(_Held, "commit_held", session_key=session_key, claims=claims)
-
-
 def _missing_attachments(transaction: Transaction, prepared: PreparedCommit, session_key: int) -> frozenset[str]:
     wanted = prepared.attachments
     if not wanted:
@@ -169,15 +114,6 @@ def _missing_attachments(transaction: Transaction, prepared: PreparedCommit, ses
     ids = json_array(wanted)
     known = transaction.all(Text, "commit_known_attachments", session_key=session_key, attachment_ids=ids)
     return frozenset(wanted) - {row.text for row in known}
-
-
-def _consume(transaction: Transaction, prepared: PreparedCommit, head: HeadRow, held: Sequence[_Held]) -> None:
-    if prepared.commit.completions:
-        key, tokens = head.session_key, json_array(each.token for each in prepared.commit.completions)
-        transaction.run("commit_consume_keys", session_key=key, tokens=tokens, now_ms=transaction.now_ms)
-        if any(each.is_wake for each in held):
-            transaction.run("commit_acknowledge_wakes", session_key=key, tokens=tokens)
-        transaction.run("commit_consume", session_key=key, tokens=tokens)
 
 
 def _write(transaction: Transaction, prepared: PreparedCommit, decision: Apply, found: CommitHead) -> None:

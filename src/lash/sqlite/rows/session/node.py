@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import apsw
-import msgspec
 
+from lash.base.shapes import convert
 from lash.plan.session.kind import NEWEST, OLDEST, NodePage, NodePlace
 from lash.plan.session.node import PathRow, kind_of
 from lash.sqlite.engine.database import Reader
@@ -64,6 +64,6 @@ def fill_kinds(connection: apsw.Connection, queries: Mapping[str, str]) -> None:
     after = {"session_key": -1, "node_id": ""}
     while rows := connection.execute(queries["node_without_kind"], {**after, "limit": _FILLED_AT_ONCE}).fetchall():
         for session_key, node_id, body, packed in rows:
-            row = msgspec.convert((node_id, None, 0, False, body, packed), PathRow)
+            row = convert((node_id, None, 0, False, body, packed), PathRow)
             after = {"session_key": session_key, "node_id": node_id}
             connection.execute(queries["node_set_kind"], {**after, "kind": kind_of(row)})

@@ -129,7 +129,6 @@ def _start(transaction: Transaction, planned: list[Planned]) -> list[Planned]:
     process_ids = json_array(each.process_id for each in starts if each.process_id in new)
     transaction.run("emit_leases", process_ids=process_ids)
     transaction.run("emit_forget_tombstones", process_ids=process_ids)
-    transaction.run("emit_changes", process_ids=process_ids, now_ms=transaction.now_ms)
     started = reject_taken(planned, _taken(transaction, [each for each in starts if each.process_id not in new]))
     transaction.run("emit_grants", grants=json_array(grant_columns(starts_of(started))))
     return started

@@ -64,23 +64,17 @@ ORDER BY p.process_id, w.sequence
 LIMIT :limit;
 
 -- name: damage_changes
--- Processes of whose events the feed of changes has not the last, or not all from one on.
-WITH fed AS (
-    SELECT c.process_id, COUNT(*) AS number, MIN(c.sequence) AS low, MAX(c.sequence) AS high
-    FROM lash_process_changes AS c
-    LEFT JOIN (
-        SELECT process_id, MAX(seq) AS seq FROM lash_process_changes WHERE kind = 'pruned' GROUP BY process_id
-    ) AS g ON g.process_id = c.process_id
-    WHERE c.kind = 'event' AND (g.seq IS NULL OR c.seq > g.seq)
-    GROUP BY c.process_id
-)
+-- Processes whose registration and events are not in the feed of changes in their order.
 SELECT p.process_id, ''
 FROM lash_processes AS p
-LEFT JOIN fed AS f ON f.process_id = p.process_id
-WHERE f.high <> p.last_sequence OR f.number <> f.high - f.low + 1
-    OR (
-        NOT EXISTS (SELECT 1 FROM lash_process_change_floor) AND p.last_sequence > 0
-        AND (f.low IS NULL OR f.low <> 1)
+WHERE EXISTS (
+        SELECT 1
+        FROM lash_process_events AS e
+        JOIN lash_process_events AS n ON n.process_key = e.process_key AND n.sequence = e.sequence + 1
+        WHERE e.process_key = p.process_key AND n.seq <= e.seq
+    )
+    OR p.registered_seq > 0 AND EXISTS (
+        SELECT 1 FROM lash_process_events AS e WHERE e.process_key = p.process_key AND e.seq <= p.registered_seq
     )
 ORDER BY p.process_id
 LIMIT :limit;

@@ -5,11 +5,13 @@ FROM lash_process_events
 WHERE process_key = :process_key AND replay_key = :replay_key AND replay_key IS NOT NULL;
 
 -- name: event_insert
--- Adds an event to a log.
+-- Adds an event to a log, at the end of the feed.
 INSERT INTO lash_process_events (
-    process_key, sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
+    seq, process_key, sequence, status, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
 )
-VALUES (:process_key, :sequence, :event_type, :replay_key, :payload_hash, :payload, :wake, :now_ms);
+SELECT
+    d.seq + 1, :process_key, :sequence, :status, :event_type, :replay_key, :payload_hash, :payload, :wake, :now_ms
+FROM lash_process_change_end AS d;
 
 -- name: event_after
 -- The events after a number, in order.
@@ -104,17 +106,11 @@ UPDATE lash_wakes SET state = 'undeliverable' WHERE target_session_id = :session
 SELECT session_key FROM lash_sessions WHERE session_id = :session_id;
 
 -- name: event_tail
--- The events of all processes after a position of the feed of changes. A change of a pruned process is not taken for
--- one of a later process of the same id.
-WITH pruned (process_id, seq) AS MATERIALIZED (
-    SELECT process_id, MAX(seq) FROM lash_process_changes WHERE seq > :after AND kind = 'pruned' GROUP BY process_id
-)
+-- The events of all processes after a position of the feed, or after the one to which it was pruned.
 SELECT
-    c.seq, c.process_id, e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms
-FROM lash_process_changes AS c
-CROSS JOIN lash_processes AS p ON p.process_id = c.process_id
-CROSS JOIN lash_process_events AS e ON e.process_key = p.process_key AND e.sequence = c.sequence
-LEFT JOIN pruned AS g ON g.process_id = c.process_id
-WHERE c.seq > :after AND c.kind = 'event' AND (g.seq IS NULL OR c.seq > g.seq)
-ORDER BY c.seq
+    e.seq, p.process_id, e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms
+FROM lash_process_events AS e
+CROSS JOIN lash_processes AS p ON p.process_key = e.process_key
+WHERE e.seq > MAX(:after, COALESCE((SELECT f.seq FROM lash_process_change_floor AS f WHERE f.one = 1), 0))
+ORDER BY e.seq
 LIMIT :limit;

@@ -64,16 +64,17 @@ WHERE p.process_id = :process_id;
 SELECT EXISTS (SELECT 1 FROM lash_process_tombstones WHERE process_id = :process_id);
 
 -- name: process_insert
--- Registers a process; does nothing if its id is taken.
+-- Registers a process, at the end of the feed; does nothing if its id is taken.
 INSERT INTO lash_processes (
     process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
     parent_process_id, wake_session_id, environment_ref, status, waiting, projection, last_sequence, created_at_ms,
-    updated_at_ms
+    updated_at_ms, registered_seq
 )
-VALUES (
+SELECT
     :process_id, :registration_hash, :registration, :recovery, :kind, :label, :definition_hash, :originator_session_id,
-    :parent_process_id, :wake_session_id, :environment_ref, 'running', 0, :projection, 0, :now_ms, :now_ms
-)
+    :parent_process_id, :wake_session_id, :environment_ref, 'running', 0, :projection, 0, :now_ms, :now_ms, d.seq + 1
+FROM lash_process_change_end AS d
+WHERE TRUE
 ON CONFLICT (process_id) DO NOTHING;
 
 -- name: process_insert_lease
@@ -99,24 +100,11 @@ SET projection = :projection, status = :status, waiting = :waiting, last_sequenc
     updated_at_ms = :now_ms, ended_at_ms = CASE WHEN :status = 'running' THEN NULL ELSE COALESCE(ended_at_ms, :now_ms) END
 WHERE process_key = :process_key AND last_sequence = :sequence - 1;
 
--- name: process_change
--- Adds a change to the feed.
-INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
-VALUES (:process_id, :kind, :sequence, :status, :now_ms);
-
 -- name: process_last_change
 -- A number that grows with each change of a process and with each wait that is resolved or revoked.
 SELECT
-    COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'lash_process_changes'), 0)
+    (SELECT d.seq FROM lash_process_change_end AS d)
     + COALESCE((SELECT number FROM lash_wait_changes WHERE id = 1), 0);
-
--- name: process_changes_after
--- The changes after a position of the feed.
-SELECT seq, process_id, kind, sequence, status
-FROM lash_process_changes
-WHERE seq > :after
-ORDER BY seq
-LIMIT :limit;
 
 -- name: process_ids
 -- Ids in a range, in their order.
@@ -163,9 +151,14 @@ FROM lash_processes AS p INDEXED BY lash_processes_ended
 JOIN lash_process_leases AS l ON l.process_key = p.process_key
 WHERE p.ended_at_ms < :ended_before_ms
     AND NOT EXISTS (
+        SELECT 1 FROM lash_process_events AS e
+        WHERE e.process_key = p.process_key AND e.seq > :through
+    )
+    AND NOT EXISTS (
         SELECT 1 FROM lash_process_changes AS c
         WHERE c.process_id = p.process_id AND c.seq > :through
     )
+    AND p.registered_seq <= :through
     AND NOT EXISTS (SELECT 1 FROM lash_wakes AS w WHERE w.process_key = p.process_key AND w.state = 'queued')
 ORDER BY p.ended_at_ms
 LIMIT :limit;
@@ -178,18 +171,6 @@ VALUES (:process_id, :status, :fencing, :now_ms);
 -- name: process_delete
 -- Removes a process and, by cascade, everything that it owns.
 DELETE FROM lash_processes WHERE process_key = :process_key;
-
--- name: process_prune_changes
--- Removes changes that every reader of the feed has seen.
-DELETE FROM lash_process_changes WHERE seq <= :through;
-
--- name: process_changes_before
--- The position of the last of the oldest changes, at most :limit, that all happened before a moment; 0 if there is
--- none.
-WITH oldest AS (SELECT c.seq, c.occurred_at_ms FROM lash_process_changes AS c ORDER BY c.seq LIMIT :limit)
-SELECT COALESCE(MAX(o.seq), 0)
-FROM oldest AS o
-WHERE NOT EXISTS (SELECT 1 FROM oldest AS y WHERE y.occurred_at_ms >= :before_ms AND y.seq <= o.seq);
 
 -- name: process_page_all
 -- Processes that match the given filters, the newest first.

@@ -1,8 +1,11 @@
 -- name: queue_reserve_key
--- Reserves a source key for a new batch; does nothing if it was used before.
+-- Reserves a source key for a new batch; does nothing if it was used before, or if there is no such session.
 INSERT INTO lash_source_keys (session_key, source_key, batch_id, content_hash, state)
-VALUES (:session_key, :source_key, :batch_id, :content_hash, 'pending')
-ON CONFLICT (session_key, source_key) DO NOTHING;
+SELECT s.session_key, :source_key, :batch_id, :content_hash, 'pending'
+FROM lash_sessions AS s
+WHERE s.session_id = :session_id
+ON CONFLICT (session_key, source_key) DO NOTHING
+RETURNING session_key;
 
 -- name: queue_known_key
 -- The record of a source key.
@@ -40,39 +43,18 @@ SET available_at_ms = 0
 WHERE session_key = :session_key AND available_at_ms > 0 AND available_at_ms <= :now_ms;
 
 -- fragment: queue_candidate
--- The columns of a batch of a lane, and the index that finds it.
-SELECT seq, batch_id, lane, slot, merge_key
-FROM lash_batches INDEXED BY lash_batches_ready
-WHERE session_key = :session_key AND available_at_ms = 0
-    AND (claim_token IS NULL OR claim_expires_at_ms <= :now_ms OR claim_lease_fencing <> :lease_fencing)
-
--- name: queue_candidates
--- The first batches of the lanes that are ready and that no live claim holds, lane by lane: one command, and so many of
--- each other lane.
-SELECT * FROM (
--- include: queue_candidate
-    AND lane = 'command'
-    ORDER BY seq
-    LIMIT 1
-)
-UNION ALL
-SELECT * FROM (
--- include: queue_candidate
-    AND lane = 'early'
-    ORDER BY seq
-    LIMIT :early
-)
-UNION ALL
-SELECT * FROM (
--- include: queue_candidate
-    AND lane = 'late'
-    ORDER BY seq
-    LIMIT :late
-);
+-- The first batches of a lane that are ready and that no live claim holds.
+        SELECT c.seq
+        FROM lash_batches AS c INDEXED BY lash_batches_ready
+        WHERE c.session_key = s.session_key AND c.available_at_ms = 0
+            AND (
+                c.claim_token IS NULL OR c.claim_expires_at_ms <= :now_ms OR c.claim_lease_fencing <> :lease_fencing
+            )
 
 -- name: queue_head
 -- A session with its lease, and its queue in short: whether late work is ready, whether anything is claimed, and when
--- the next delayed batch becomes available.
+-- the next delayed batch becomes available. Then the first batches of the lanes that are ready and that no live claim
+-- holds, each in a row of its own: one command, and so many of each other lane. Without such a batch there is one row.
 SELECT
     s.session_key, s.revision, s.leaf_node_id,
     EXISTS (
@@ -88,9 +70,31 @@ SELECT
         WHERE b.session_key = s.session_key AND b.available_at_ms > 0
     ),
     l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms, l.paused_until_ms,
-    l.wake_seq, l.waiting_for
+    l.wake_seq, l.waiting_for, b.seq, b.batch_id, b.lane, b.slot, b.merge_key
 FROM lash_sessions AS s
 CROSS JOIN lash_session_leases AS l ON l.session_key = s.session_key
+LEFT JOIN lash_batches AS b ON b.seq IN (
+    SELECT seq FROM (
+-- include: queue_candidate
+            AND c.lane = 'command'
+        ORDER BY c.seq
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT seq FROM (
+-- include: queue_candidate
+            AND c.lane = 'early'
+        ORDER BY c.seq
+        LIMIT :early
+    )
+    UNION ALL
+    SELECT seq FROM (
+-- include: queue_candidate
+            AND c.lane = 'late'
+        ORDER BY c.seq
+        LIMIT :late
+    )
+)
 WHERE s.session_id = :session_id;
 
 -- name: queue_stamp

@@ -13,21 +13,30 @@ SELECT attachment_id FROM lash_attachments
 WHERE session_key = :session_key AND attachment_id IN (SELECT value FROM json_each(:attachment_ids));
 
 -- name: commit_held
--- The batches that some claims hold (a JSON array of token and claim id), each with whether it is the delivery of a wake.
+-- The batches that some claims hold (a JSON array of token and claim id), each with whether it is the delivery of a wake,
+-- and its source key.
 SELECT
     b.claim_token, b.batch_id,
-    EXISTS (SELECT 1 FROM lash_wakes AS w WHERE w.batch_id = b.batch_id AND w.state = 'queued')
+    EXISTS (SELECT 1 FROM lash_wakes AS w WHERE w.batch_id = b.batch_id AND w.state = 'queued'),
+    b.source_key
 FROM json_each(:claims) AS claim
 CROSS JOIN lash_batches AS b ON b.session_key = :session_key
     AND b.claim_token = claim.value ->> 0 AND b.claim_id = claim.value ->> 1
 WHERE b.claim_token IS NOT NULL;
 
--- name: commit_consume_keys
--- Marks the source keys of the batches of some claims (a JSON array of tokens) as consumed.
+-- name: commit_consume_key
+-- Marks the source key of one batch as consumed. A trigger then removes the batch, unless it delivers a wake.
 UPDATE lash_source_keys
 SET state = 'consumed', settled_at_ms = :now_ms
-WHERE session_key = :session_key AND source_key IN (
-    SELECT b.source_key FROM lash_batches AS b INDEXED BY lash_batches_claim
+WHERE session_key = :session_key AND source_key = :source_key AND batch_id = :batch_id;
+
+-- name: commit_consume_keys
+-- Marks the source keys of the batches of some claims (a JSON array of tokens) as consumed. A trigger then removes these
+-- batches, except deliveries of wakes.
+UPDATE lash_source_keys
+SET state = 'consumed', settled_at_ms = :now_ms
+WHERE session_key = :session_key AND (source_key, batch_id) IN (
+    SELECT b.source_key, b.batch_id FROM lash_batches AS b INDEXED BY lash_batches_claim
     WHERE b.session_key = :session_key AND b.claim_token IN (SELECT value FROM json_each(:tokens))
         AND b.claim_token IS NOT NULL
 );

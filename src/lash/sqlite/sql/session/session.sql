@@ -118,7 +118,9 @@ WHERE s.session_id = :session_id;
 -- name: session_for_commit
 -- The head of one session, and which other rows exist that a commit must read or delete: inherited nodes, a commit of
 -- the turn, frames, components, checkpoints and components below the retention floor (:floor unless the session has a retention of its
--- own), effects of the scope; then the agent, and the lease.
+-- own), effects of the scope, the first of its new nodes; then the agent, and the lease. At last a batch that the given
+-- claim holds, in a row of its own: whether it is the delivery of a wake, and its source key. Without such a batch
+-- there is one row.
 SELECT
 -- include: head
     ,
@@ -142,9 +144,19 @@ SELECT
     )),
     EXISTS (SELECT 1 FROM lash_effects AS e WHERE e.scope_id = :scope_id)
     OR EXISTS (SELECT 1 FROM lash_effect_groups AS e WHERE e.scope_id = :scope_id),
-    s.agent, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms
+    EXISTS (SELECT 1 FROM lash_nodes AS n WHERE n.session_key = s.session_key AND n.node_id = :node_1)
+    OR EXISTS (SELECT 1 FROM lash_nodes AS n WHERE n.session_key = s.session_key AND n.node_id = :node_2)
+    OR EXISTS (SELECT 1 FROM lash_nodes AS n WHERE n.session_key = s.session_key AND n.node_id = :node_3)
+    OR EXISTS (SELECT 1 FROM lash_nodes AS n WHERE n.session_key = s.session_key AND n.node_id = :node_4),
+    s.agent, l.fencing, l.owner_id, l.incarnation_id, l.process, l.token, l.claimed_at_ms, l.expires_at_ms,
+    b.batch_id,
+    b.batch_id IS NOT NULL
+    AND EXISTS (SELECT 1 FROM lash_wakes AS w WHERE w.batch_id = b.batch_id AND w.state = 'queued'),
+    b.source_key
 FROM lash_sessions AS s
 LEFT JOIN lash_session_leases AS l ON l.session_key = s.session_key
+LEFT JOIN lash_batches AS b INDEXED BY lash_batches_claim ON b.session_key = s.session_key
+    AND b.claim_token = :claim_token AND b.claim_id = :claim_id AND b.claim_token IS NOT NULL
 WHERE s.session_id = :session_id;
 
 -- name: session_for_append

@@ -24,12 +24,13 @@ ORDER BY t.subscription_key;
 -- Registers the processes whose ids are free, and returns their ids.
 INSERT INTO lash_processes (
     process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
-    wake_session_id, environment_ref, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms
+    wake_session_id, environment_ref, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms,
+    registered_seq
 )
 SELECT
     e.value ->> '$[0]', e.value ->> '$[1]', e.value ->> '$[2]', e.value ->> '$[3]', e.value ->> '$[4]',
     e.value ->> '$[5]', e.value ->> '$[6]', e.value ->> '$[7]', e.value ->> '$[8]', e.value ->> '$[9]',
-    'running', 0, :projection, 0, :now_ms, :now_ms
+    'running', 0, :projection, 0, :now_ms, :now_ms, (SELECT d.seq FROM lash_process_change_end AS d) + e.key + 1
 FROM json_each(:processes) AS e
 WHERE TRUE
 ORDER BY e.key
@@ -47,13 +48,6 @@ LEFT JOIN lash_process_tombstones AS t ON t.process_id = e.value;
 -- name: emit_forget_tombstones
 -- Removes the tombstones of ids that were registered again.
 DELETE FROM lash_process_tombstones WHERE process_id IN (SELECT e.value FROM json_each(:process_ids) AS e);
-
--- name: emit_changes
--- Adds new processes to the change feed.
-INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
-SELECT e.value, 'registered', NULL, 'running', :now_ms
-FROM json_each(:process_ids) AS e
-ORDER BY e.key;
 
 -- name: emit_registered
 -- The registration hashes of the processes with these ids.

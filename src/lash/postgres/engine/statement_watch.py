@@ -1,11 +1,17 @@
-"""Names the transaction that a statement waits for, so that a stuck worker does not stay unnoticed."""
+"""Watches the statements in flight, with one timer for all of them.
+
+It names the transaction that a statement waits for, so that a stuck worker does not stay unnoticed, and ends the wait
+for an answer that the network lost.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from operator import itemgetter
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -42,20 +48,34 @@ class LockHolder(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class LockWatch:
-    """Watches the statements in flight of one database, with one timer for all of them."""
+_InFlight: TypeAlias = tuple[float, str, asyncio.Task[object] | None, int]
+"""When a statement began, its name, the task that waits for it, and how many cancellations the task had before."""
 
-    def __init__(self, find: Callable[[], Awaitable[list[LockHolder]]]) -> None:
+
+class StatementWatch:
+    """Watches the statements in flight of one database.
+
+    ``limit_s`` is how long a statement may take that begins with its task, and up to a second more.
+    """
+
+    def __init__(self, find: Callable[[], Awaitable[list[LockHolder]]], limit_s: float) -> None:
+        self.limit_s = limit_s
         self._find = find
         self._loop = asyncio.get_running_loop()
-        self._running: dict[object, tuple[str, float]] = {}
+        self._running: dict[object, _InFlight] = {}
+        self._late: set[object] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._reporting: asyncio.Task[None] | None = None
         self._reported: dict[int, float] = {}
+        self._closed = False
 
-    def begin(self, connection: object, name: str) -> None:
-        """Note that a statement was sent on a connection."""
-        self._running[connection] = (name, self._loop.time())
+    def begin(self, connection: object, name: str, task: asyncio.Task[object] | None = None) -> None:
+        """Note that a statement is sent on a connection. The limit cancels the task, if there is one.
+
+        A timer for each statement costs more than a tenth of the instructions of a short one.
+        """
+        # A plain tuple: this runs for each statement.
+        self._running[connection] = (time.monotonic(), name, task, 0 if task is None else task.cancelling())
         if self._alarm is None:
             self._alarm = self._loop.call_later(_PATIENCE_S, self._check)
 
@@ -63,16 +83,24 @@ class LockWatch:
         """Note that its answer has come, or that the connection is given up."""
         self._running.pop(connection, None)
 
+    def was_late(self, connection: object) -> bool:
+        """Return whether the limit, and nothing else, cancelled the task of the statement; its cancellation is over."""
+        if connection not in self._late:
+            return False
+        self._late.discard(connection)
+        _, _, task, cancelling = self._running[connection]
+        return task is not None and task.uncancel() <= cancelling
+
     def report(self, what: str, *, with_idle: bool) -> None:
         """Log what blocks others now, and ``with_idle`` what is idle with locks; in the background, one at a time."""
         if self._reporting is None or self._reporting.done():
             self._reporting = self._loop.create_task(self._report(what, with_idle=with_idle), name="lash-lock-watch")
 
     async def close(self) -> None:
-        """Stop watching."""
-        if self._alarm is not None:
+        """Report nothing more; the limit holds for statements in flight."""
+        self._closed = True
+        if self._alarm is not None and not self._running:
             self._alarm.cancel()
-        self._running.clear()
         if self._reporting is not None:
             self._reporting.cancel()
             await asyncio.wait({self._reporting})
@@ -82,10 +110,20 @@ class LockWatch:
         if not self._running:
             return
         self._alarm = self._loop.call_later(_PATIENCE_S, self._check)
-        name, began = min(self._running.values(), key=lambda each: each[1])
-        waited_s = self._loop.time() - began
-        if waited_s >= _PATIENCE_S:
+        began, name, _, _ = min(self._running.values(), key=itemgetter(0))
+        waited_s = time.monotonic() - began
+        if waited_s >= _PATIENCE_S and not self._closed:
             self.report(f"{name!r} has waited for {waited_s:.1f} s", with_idle=False)
+        if waited_s >= self.limit_s:
+            # After the answers that have come already: this process may have been stopped.
+            self._loop.call_soon(self._end_late)
+
+    def _end_late(self) -> None:
+        began_before = time.monotonic() - self.limit_s
+        for connection, (began, _, task, _) in self._running.items():
+            if began <= began_before and task is not None and connection not in self._late:
+                self._late.add(connection)
+                task.cancel()
 
     async def _report(self, what: str, *, with_idle: bool) -> None:
         try:
@@ -93,7 +131,7 @@ class LockWatch:
         except (LashError, *DRIVER_ERRORS):
             # The statement that waits gets an error of its own.
             return
-        now = self._loop.time()
+        now = time.monotonic()
         self._reported = {pid: at for pid, at in self._reported.items() if now - at < _REPEAT_S}
         for holder in holders:
             if holder.pid not in self._reported and (holder.waiting or with_idle):
