@@ -284,8 +284,8 @@ class PostgresHints:
                 # The address may lead to another server now, with a restored copy.
                 await check_epoch(self._database)
             self._connected_once = True
-            # Notifications sent before this moment did not arrive.
-            self._hints.give(ANYTHING)
+            # Notifications sent before this moment did not arrive; one of them may say that a worker left.
+            self._hints.give(ANYTHING._replace(beat=True))
             while not lost.is_set():
                 await self._needs.wait()
                 if not lost.is_set() and await self._listen_as_needed(connection):

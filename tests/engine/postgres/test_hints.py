@@ -18,6 +18,7 @@ from lash.model.process.process import ExternalInput, Recovery, Registration
 from lash.postgres.engine.options import PostgresOptions
 from lash.postgres.hints import channel_of
 from lash.postgres.storage import PostgresStorage
+from lash.stores.hints import NO_HINT
 from lash.stores.storage import Storage
 from tests.backends import with_parameters
 from tests.base.waiting_kit import changes_of
@@ -37,6 +38,12 @@ _LISTENERS = """
 def registration(process_id: str = "p") -> Registration:
     types = (EventType(name="tick"),)
     return Registration(process_id=process_id, input=ExternalInput(), recovery=Recovery.EXTERNAL, event_types=types)
+
+
+_CUT_LISTENERS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE query LIKE 'LISTEN %' AND datname = current_database()
+"""
 
 
 @asynccontextmanager
@@ -129,6 +136,29 @@ async def test_a_lost_listener_is_replaced(postgres_storage_url: str) -> None:
         await some_listener(url, other_than=first)
         await other.events.append("p", TICK)
         assert await soon(waiting) == 1
+
+
+async def test_a_worker_beats_after_a_lost_connection(postgres_storage_url: str) -> None:
+    """The notification that another worker left may be among the lost ones, so a worker looks at the fleet."""
+    url = postgres_storage_url
+    async with await lash.open(url) as storage, raw_connection(url) as connection:
+        with storage.hints.listen(work=True) as listener:
+
+            async def is_receiving() -> bool:
+                await listener.wait(0.001)
+                return storage.hints.is_receiving and storage.hints.channel is not None
+
+            async def is_cut() -> bool:
+                cut = await connection.fetch(_CUT_LISTENERS)
+                return bool(cut)
+
+            await until(is_receiving)
+            while (await listener.wait(0.1)) != NO_HINT:
+                pass
+            await until(is_cut)
+            async with asyncio.timeout(30):
+                while not (await listener.wait(1)).beat:
+                    pass
 
 
 async def test_an_unexpected_error_ends_no_sending(postgres_storage_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
