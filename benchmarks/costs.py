@@ -20,6 +20,7 @@ import asyncpg
 import msgspec
 
 import lash
+from benchmarks.kit.disk import log_bytes
 from benchmarks.kit.processor import server_pid, server_s
 from benchmarks.kit.text import prose
 from lash.model.process.event import EventDraft
@@ -44,8 +45,9 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 class Meter:
     """Reads what was used so far: statements, bytes written to the log, time of this process and of the server."""
 
-    def __init__(self, connection: asyncpg.Connection[asyncpg.Record] | None, server: int | None) -> None:
+    def __init__(self, file: Path, connection: asyncpg.Connection[asyncpg.Record] | None, server: int | None) -> None:
         self.statements: Counter[str] = Counter()
+        self._file = file
         self._connection = connection
         self._server = server
 
@@ -59,16 +61,10 @@ class Meter:
         if self._connection is not None:
             place = await self._connection.fetchval("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
             return int(place)
-        # All that SQLite writes goes to its log, and a part of it later to the file.
-        return _bytes_written()
+        return log_bytes(self._file)
 
     def _server_s(self) -> float:
         return 0.0 if self._server is None else server_s(self._server)
-
-
-def _bytes_written() -> int:
-    lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("wchar:"))
 
 
 async def measured(meter: Meter, operation: str, backend: str, job: Job, *, count: int, parts: int = 1) -> Cost:
@@ -127,7 +123,7 @@ class _Statements(lash.Hook):
 async def costs(url: str, backend: str, server: int | None, count: int) -> list[Cost]:
     """Measure all operations on one backend."""
     connection = await asyncpg.connect(url) if backend == "postgres" else None
-    meter = Meter(connection, server)
+    meter = Meter(Path(url.partition("?")[0].removeprefix("sqlite:///")), connection, server)
     try:
         async with application(url, meter) as (app, steps):
             session = app.session("s")
@@ -158,7 +154,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200, help="operations of each kind")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
-        found = asyncio.run(costs(f"sqlite:///{directory}/costs.db", "sqlite", None, options.count))
+        found = asyncio.run(
+            costs(f"sqlite:///{directory}/costs.db?checkpoint_pages=1000000", "sqlite", None, options.count)
+        )
     with PostgresServer(durable=True) as server:
         found += asyncio.run(costs(server.url, "postgres", server_pid(server), options.count))
     if options.json:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from pathlib import Path
+from typing import Final
 
 import apsw
 import asyncpg
+
+_LOG_HEADER: Final = 32
+_FRAME_HEADER: Final = 24
+_PAGE_SIZE_AT, _FRAMES_AT = 14, 16
+"""Where the index of SQLite's log has the size of a page, and the number of the last valid frame."""
 
 
 def stored_bytes(url: str) -> int:
@@ -24,6 +31,14 @@ def file_bytes(path: Path) -> int:
     connection.close()
     beside = (each for each in path.parent.iterdir() if each.name.startswith(path.name))
     return sum(each.stat().st_size for each in beside if not each.name.endswith("-shm"))
+
+
+def log_bytes(path: Path) -> int:
+    """Return how many bytes of the log of an open SQLite file are in use; it is longer than that."""
+    index = path.with_name(f"{path.name}-shm").read_bytes()
+    (page_bytes,) = struct.unpack_from("=H", index, _PAGE_SIZE_AT)
+    (frames,) = struct.unpack_from("=I", index, _FRAMES_AT)
+    return _LOG_HEADER + frames * (page_bytes + _FRAME_HEADER) if frames else 0
 
 
 async def _on_postgres(url: str) -> int:

@@ -73,6 +73,9 @@ def started(arguments: list[str], line: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
+        assert process.stdout is not None
+        # To the end of all processes that write there. If their input ended first, they could end in an orderly way.
+        process.stdout.read()
         process.communicate()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import lash
+from benchmarks.kit.disk import log_bytes
 from lash.model.process.event import EventDraft
 from tests.factories.process import NOTE, external
 
@@ -37,17 +38,17 @@ class Statements(lash.Hook):
 
 
 class Costs:
-    """An application on a file whose log is not copied back, so that its length is what was written."""
+    """An application on a file whose log is not copied back, so that it holds all that was written."""
 
     def __init__(self, path: Path) -> None:
         self.counted = Statements()
         self.app = lash.App(f"sqlite:///{path}?checkpoint_pages=1000000", worker=False, hooks=[self.counted])
-        self._log = path.with_name(path.name + "-wal")
+        self._path = path
         self.answering = self.app.agent(self._answer)
         self.stepping = self.app.process(self._step)
 
     def log_bytes(self) -> int:
-        return self._log.stat().st_size
+        return log_bytes(self._path)
 
     async def turn(self, number: int) -> None:
         await self.app.session("s", self.answering).send(TEXT[:200], key=str(number))

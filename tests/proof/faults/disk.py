@@ -150,7 +150,8 @@ def disk_below(directory: Path, patch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 def _watch_os(disk: Disk, patch: pytest.MonkeyPatch) -> None:
-    make, remove, replace = os.mkdir, os.unlink, os.replace
+    make, remove, replace, put = os.mkdir, os.unlink, os.replace, os.write
+    seen: set[str] = set()
 
     def fsync(descriptor: int) -> None:
         path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
@@ -160,12 +161,22 @@ def _watch_os(disk: Disk, patch: pytest.MonkeyPatch) -> None:
             disk.ask("sync", path)
         except apsw.Error as error:
             raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            # Writes of Python are only seen here; until now, none of them was durable.
+        if path not in seen and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            # Other writes of Python are only seen here; until now, none of them was durable.
             file = disk.file(path)
             disk.log.append(Truncated(file, 0))
             disk.log.append(Written(file, 0, Path(path).read_bytes()))
         disk.forced(path)
+
+    def write(descriptor: int, content: bytes) -> int:
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        if not path.endswith("-wal") or not disk.holds(path):
+            return put(descriptor, content)
+        # Python adds space to the log of SQLite, whose own writes are seen one by one.
+        seen.add(path)
+        offset, written = os.lseek(descriptor, 0, os.SEEK_CUR), put(descriptor, content)
+        disk.log.append(Written(disk.file(path), offset, content[:written]))
+        return written
 
     def mkdir(path: str | os.PathLike[str], mode: int = 0o777) -> None:
         make(path, mode)
@@ -182,5 +193,5 @@ def _watch_os(disk: Disk, patch: pytest.MonkeyPatch) -> None:
         if disk.holds(os.fspath(target)):
             disk.renamed(os.fspath(source), os.fspath(target))
 
-    for name, function in (("fsync", fsync), ("mkdir", mkdir), ("unlink", unlink), ("replace", move)):
+    for name, function in (("write", write), ("fsync", fsync), ("mkdir", mkdir), ("unlink", unlink), ("replace", move)):
         patch.setattr(os, name, function)

@@ -42,7 +42,9 @@ class Engine:
         )
         self._busy_timeout_ms = settings.options.busy_timeout_ms
         self._checkpointer = (
-            None if settings.path is None else WalCheckpointer(connection, settings.statements, settings.options)
+            None
+            if settings.path is None
+            else WalCheckpointer(connection, settings.path, settings.statements, settings.options)
         )
 
     def acquire(self) -> None:
@@ -89,12 +91,15 @@ class Engine:
         return self._group_commit.commits_quickly
 
     @property
-    def is_checkpoint_due(self) -> bool:
-        """Whether `checkpoint_if_due` has something to do."""
+    def is_log_due(self) -> bool:
+        """Whether `maintain_log` has something to do."""
         return self._checkpointer is not None and self._checkpointer.is_due
 
-    def checkpoint_if_due(self) -> None:
-        """Copy the write-ahead log into the database if it has grown; call it after callers have their outcomes."""
+    def maintain_log(self) -> None:
+        """Copy the write-ahead log into the database if it has grown, and make space in it for the next commits.
+
+        Call it after callers have their outcomes.
+        """
         if self._checkpointer is not None:
             self._checkpointer.run_if_due()
 

@@ -1,4 +1,4 @@
-"""WAL checkpoints: keeping the write-ahead log short."""
+"""Keeping the write-ahead log short by checkpoints, and long enough for the next commits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 import apsw
 
+from lash.sqlite.engine.log_space import LogSpace
 from lash.sqlite.engine.options import SQLiteOptions
 from lash.sqlite.engine.statements import Statements
 
@@ -26,8 +27,9 @@ class WalCheckpointer:
     file, and the writer waits a little for the readers that are left.
     """
 
-    def __init__(self, connection: apsw.Connection, statements: Statements, options: SQLiteOptions) -> None:
+    def __init__(self, connection: apsw.Connection, path: str, statements: Statements, options: SQLiteOptions) -> None:
         self._connection = connection
+        self._space = LogSpace(connection, path, options)
         self._statements = statements
         self._step = options.checkpoint_pages
         self._busy_timeout_ms = options.busy_timeout_ms
@@ -38,13 +40,20 @@ class WalCheckpointer:
 
     @property
     def is_due(self) -> bool:
-        """Whether the log has grown enough."""
-        return self._pages >= self._due_at
+        """Whether the log has grown enough, or needs space."""
+        return self._pages >= self._due_at or self._space.is_due
 
     def run_if_due(self) -> None:
-        """Checkpoint if the log has grown enough. A failure is logged; the next checkpoint makes up for it."""
-        if not self.is_due:
-            return
+        """Checkpoint if the log has grown enough, and make space in it if little is left.
+
+        A failure is logged; the next checkpoint makes up for it.
+        """
+        if self._pages >= self._due_at:
+            self._checkpoint()
+        if self._space.is_due:
+            self._space.make()
+
+    def _checkpoint(self) -> None:
         self._due_at = self._pages + self._step
         try:
             self._statements.announce("checkpoint")
@@ -68,4 +77,5 @@ class WalCheckpointer:
         if pages < self._pages:
             self._due_at = self._step
         self._pages = pages
+        self._space.note(pages)
         return apsw.SQLITE_OK

@@ -23,7 +23,7 @@ class _Request(enum.Enum):
     """Requests to the thread other than jobs."""
 
     STOP = enum.auto()
-    CHECKPOINT = enum.auto()
+    LOG = enum.auto()
 
 
 class Writer:
@@ -86,8 +86,8 @@ class Writer:
             self._connection_lock.release()
         for job in group:
             job.deliver()
-        if engine.is_checkpoint_due:
-            self._jobs.put(_Request.CHECKPOINT)
+        if engine.is_log_due:
+            self._jobs.put(_Request.LOG)
         return True
 
     @contextlib.contextmanager
@@ -135,29 +135,29 @@ class Writer:
             if group:
                 self._run_group(engine, group)
             elif not self._stopping:
-                self._checkpoint(engine)
+                self._maintain_log(engine)
         return not self._stopping
 
     def _next_group(self) -> list[Job[Transaction]]:
-        """Wait for a job and return all that are queued; an empty group means a request to stop or to checkpoint."""
+        """Wait for a job and return all that are queued; an empty group means to stop, or to maintain the log."""
         group: list[Job[Transaction]] = []
         with contextlib.suppress(queue.Empty):
             while not self._stopping and len(group) < self._group_limit:
                 job = self._jobs.get_nowait() if group else self._jobs.get()
                 if job is _Request.STOP:
                     self._stopping = True
-                elif job is not _Request.CHECKPOINT:
+                elif job is not _Request.LOG:
                     group.append(job)
                 elif not group:
                     break
         return group
 
-    def _checkpoint(self, engine: Engine) -> None:
-        # If the lock cannot be had, another process is writing and will checkpoint itself.
+    def _maintain_log(self, engine: Engine) -> None:
+        # If the lock cannot be had, another process is writing and will do it itself.
         with contextlib.suppress(Exception):
             engine.acquire()
             try:
-                engine.checkpoint_if_due()
+                engine.maintain_log()
             finally:
                 engine.release()
 
@@ -176,7 +176,7 @@ class Writer:
         try:
             _run(engine, group)
             self._deliver_soon(group)
-            engine.checkpoint_if_due()
+            engine.maintain_log()
         finally:
             engine.release()
 
