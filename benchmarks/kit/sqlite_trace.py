@@ -36,6 +36,10 @@ class _Recorder:
             self._open = True
         elif statement == "COMMIT":
             self._open = False
+        elif statement == "ROLLBACK":
+            # The lock alone was taken, or the bodies run again.
+            self._transactions.pop()
+            self._open = False
         elif self._open and not statement.startswith(_SAVEPOINTS) and isinstance(bindings, tuple):
             # Mappings are used to explain a statement, not to run it.
             self._transactions[-1].append((statement, bindings))
