@@ -65,7 +65,8 @@ def loop_threads() -> list[threading.Thread]:
 
 
 def run_script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", textwrap.dedent(text), *arguments]
+    # Python 3.12 and newer warn of a fork beside threads.
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", textwrap.dedent(text), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S * 3, check=False)
 
 

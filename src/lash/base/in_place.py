@@ -117,8 +117,8 @@ class InPlaceLoop(asyncio.SelectorEventLoop):
             self._leave_the_rest()
 
     def _run_first_step(self, begin: Callable[[], asyncio.Task[Any] | None], here: deque[asyncio.Handle]) -> bool:
-        task = begin()
-        if task is None:
+        # The task is not kept: its error refers to this frame, as to all below it.
+        if begin() is None:
             return False
         for _ in range(_ROUNDS):
             if len(here) > _FEW:
@@ -253,6 +253,8 @@ def _run(handles: deque[asyncio.Handle]) -> None:
 def _run_handle(handle: asyncio.Handle) -> None:
     if not handle.cancelled():
         handle._run()  # noqa: SLF001 (what an event loop does with its handles)
+    # The error of a task refers to this frame; deleting this avoids a reference cycle.
+    del handle
 
 
 def _do_nothing() -> None:
