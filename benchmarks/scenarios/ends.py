@@ -176,6 +176,7 @@ register(
         what="deleting a session, over the fastest store of conversations",
         run=delete,
         better=Better.LESS,
+        target="below 1",
         peers=("langgraph", "openai_agents"),
     )
 )

@@ -108,7 +108,7 @@ register(
         group="peers",
         what="runs of ten steps with results of 1,000 characters, against DBOS on the same database",
         run=steps,
-        target="at least 4 (goal 8) on each database",
+        target="at least 4 (goal 6) times DBOS on each database; at least 2 times absurd",
         peers=("dbos", "absurd"),
     )
 )
@@ -118,7 +118,7 @@ register(
         group="peers",
         what="jobs that do nothing, done by one worker, against the best queue on PostgreSQL",
         run=queue,
-        target="above 1",
+        target="at least 0.8 (goal 1.1)",
         peers=("pgqueuer", "procrastinate", "absurd", "dbos"),
     )
 )

@@ -100,7 +100,7 @@ register(
         group="bare driver",
         what="turns of 16 sessions at once with 2 ms added to every fsync, against the driver's sequential rate",
         run=slow_disk,
-        target="at least 8 (goal 15)",
+        target="at least 8 (goal 10)",
     )
 )
 register(
