@@ -109,7 +109,7 @@ async def test_a_backlog_is_done_though_nobody_gives_hints(backend_url: str) -> 
 
 async def test_parked_processes_cost_a_worker_nothing(backend_url: str, tmp_path: Path) -> None:
     """Many processes sleep: no lease, little memory, and each continues when it is due."""
-    sleep_s = max(5, PARKED / 50)
+    sleep_s = max(12, PARKED / 20)
     async with lash.App(backend_url, worker=False) as app:
         process = app.process(parked.function)
         with crew(backend_url, tmp_path) as workers:
