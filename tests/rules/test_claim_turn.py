@@ -97,7 +97,7 @@ def test_lease_and_claim_of_a_turn_run_out_together() -> None:
     """Both carry the decided fencing number and start at the time of the database."""
     decision = TurnClaim(fencing=8, seqs=[9], scope_id="scope")
     claim, lease = NewClaim(claim_id="c", token="t", ttl_ms=50), NewLease(owner=RIVAL, token="l")
-    turn = claimed_turn(SESSION, decision, lease, claim, ClaimedTurnRows(1_000, [], 4, "n4", True, 3))
+    turn = claimed_turn(SESSION, decision.fencing, lease, claim, ClaimedTurnRows(1_000, [], 4, "n4", True, 3))
     assert (turn.revision, turn.leaf_node_id, turn.recorded, turn.wake_seq) == (4, "n4", True, 3)
     assert (turn.lease.owner, turn.lease.token) == (RIVAL, "l")
     assert (turn.lease.resource.id, turn.claim.session_id, turn.claim.token) == (SESSION, SESSION, "t")

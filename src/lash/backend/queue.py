@@ -14,6 +14,7 @@ from lash.model.queue import (
     BatchDraft,
     Boundary,
     Claim,
+    ClaimedTurn,
     ClaimOutcome,
     ClaimTurnOutcome,
     DeadLetter,
@@ -43,10 +44,18 @@ from lash.plan.queue.claim import (
     nothing_asked_for,
     renewed_claim,
 )
-from lash.plan.queue.claim_turn import NewLease, claimed_turn, plan_turn_claim, turn_head
+from lash.plan.queue.claim_turn import NewLease, claimed_turn, may_begin, plan_turn_claim, plan_turn_start, turn_head
 from lash.plan.queue.dead_letter import check_after, check_one_choice, decode_dead_letter, plan_burial, prepare_burial
 from lash.plan.queue.page import decode_queued, prepare_queue_page
-from lash.plan.queue.queue import COMMAND_LANE, check_size, decode_batch, decode_enqueued, encode_batch, ready_session
+from lash.plan.queue.queue import (
+    COMMAND_LANE,
+    EncodedBatch,
+    check_size,
+    decode_batch,
+    decode_enqueued,
+    encode_batch,
+    ready_session,
+)
 from lash.plan.session.page import ids_of
 from lash.stores.hints import Hints
 from lash.stores.queue import ClaimRows, DeadLetterRows, QueueRows
@@ -68,14 +77,27 @@ class Queue:
         encoded = encode_batch(draft)
         check_size(encoded, self._budget)
         enqueued = decode_enqueued(encoded, await self._rows.enqueue(encoded, new_id()))
-        if enqueued.batch is not None:
-            # Also for a repeat: the caller may repeat because the first hint was lost with the answer.
-            ready = ready_session(enqueued.batch)
-            changed = None if ready else draft.session_id
-            # A worker has to count the command as a reason to continue a parked turn.
-            is_timed = draft.available_at_ms > 0 or encoded.lane == COMMAND_LANE
-            self._hints.notify(process=False, session_id=ready, changed=changed, timed=is_timed)
+        self._note_enqueued(encoded, enqueued)
         return enqueued
+
+    async def enqueue_and_claim(
+        self, draft: BatchDraft, owner: LeaseOwner, *, ttl_ms: int
+    ) -> tuple[Enqueued, ClaimedTurn | None]:
+        encoded = encode_batch(draft)
+        if not may_begin(encoded):
+            return await self.enqueue(draft), None
+        check_size(encoded, self._budget)
+        check_claim(owner, ttl_ms)
+        lease, claim = NewLease(owner=owner, token=new_id()), _new_claim(ttl_ms)
+        request = turn_head(draft.session_id)
+        written, begun = await self._claims.enqueue_turn(encoded, new_id(), request, plan_turn_start, claim, lease)
+        enqueued = decode_enqueued(encoded, written)
+        if begun is None:
+            self._note_enqueued(encoded, enqueued)
+            return enqueued, None
+        # No worker has to look. Observers of other storages see the message with what the turn does next.
+        self._hints.notify(process=False, work=False, session_id=draft.session_id, later=True)
+        return enqueued, claimed_turn(draft.session_id, begun.fencing, lease, claim, begun.rows)
 
     async def claim(self, fence: LeaseFence, *, boundary: Boundary, ttl_ms: int, max_batches: int = 64) -> ClaimOutcome:
         limit, moment = check_claim_size(max_batches), check_boundary(boundary)
@@ -93,7 +115,7 @@ class Queue:
         if not isinstance(written, tuple):
             return written
         decision, rows = written
-        return claimed_turn(session_id, decision, lease, claim, rows)
+        return claimed_turn(session_id, decision.fencing, lease, claim, rows)
 
     async def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
         return await self._claim(fence, ttl_ms, lanes_at(Boundary.IDLE), 1, choose_command)
@@ -181,6 +203,17 @@ class Queue:
 
     async def ready_agents(self, *, limit: int = 100) -> tuple[str | None, ...]:
         return tuple(await self._rows.ready_agents(check_limit(limit)))
+
+    def _note_enqueued(self, encoded: EncodedBatch, enqueued: Enqueued) -> None:
+        if enqueued.batch is None:
+            return
+        draft = encoded.draft
+        # Also for a repeat: the caller may repeat because the first hint was lost with the answer.
+        ready = ready_session(enqueued.batch)
+        changed = None if ready else draft.session_id
+        # A worker has to count the command as a reason to continue a parked turn.
+        is_timed = draft.available_at_ms > 0 or encoded.lane == COMMAND_LANE
+        self._hints.notify(process=False, session_id=ready, changed=changed, timed=is_timed)
 
     async def _claim(
         self, fence: LeaseFence, ttl_ms: int, lanes: tuple[str, ...], limit: int, choose: Choose

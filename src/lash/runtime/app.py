@@ -159,7 +159,13 @@ class App(Declarations):
         core = self._require()
         if agent is not None:
             core.agent(agent.name if isinstance(agent, AgentDefinition) else agent)
-        return SessionHandle(core.storage, session_id, agent=agent_name(agent), traceparent=core.hooks.traceparent)
+        return SessionHandle(
+            core.storage,
+            session_id,
+            agent=agent_name(agent),
+            traceparent=core.hooks.traceparent,
+            enqueue=None if self._worker is None else self._worker.send,
+        )
 
     def handle(self, process_id: str) -> ProcessHandle[Any]:
         """Return a handle on a process by its id."""

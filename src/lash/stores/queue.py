@@ -11,6 +11,7 @@ from lash.model.queue import (
     BatchDraft,
     Boundary,
     Claim,
+    ClaimedTurn,
     ClaimOutcome,
     ClaimTurnOutcome,
     DeadLetter,
@@ -24,7 +25,7 @@ from lash.model.value import JSON
 if TYPE_CHECKING:
     # Only backends use these; without them, import lash stays light.
     from lash.plan.queue.claim import ClaimedRows, DecideClaim, HeadRequest, NewClaim, QueueHead
-    from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
+    from lash.plan.queue.claim_turn import BegunTurn, ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
     from lash.plan.queue.dead_letter import Burial, DeadLetterRow
     from lash.plan.queue.page import PreparedQueuePage, QueuedRow
     from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey
@@ -63,6 +64,17 @@ class QueueStore(Protocol):
         The group is that of an idle ``claim``. The lease must be free or lapsed: a live one is Busy, also to its
         holder. A paused session yields NothingClaimed. The answer includes the session's revision and whether an
         earlier attempt left recorded effects, so a worker needs no other read to start.
+        """
+        ...
+
+    async def enqueue_and_claim(
+        self, draft: BatchDraft, owner: LeaseOwner, *, ttl_ms: int
+    ) -> tuple[Enqueued, ClaimedTurn | None]:
+        """Enqueue a batch and begin the turn of its session with it, in one write, if nothing comes before it.
+
+        The rows are those of ``enqueue`` and ``claim_turn``. The batch is only enqueued, and nothing is claimed, if the
+        session has other queued work, claimed or delayed work included, if its lease is not free, if it was paused or
+        parked, if the batch is delayed or a command, or if its source key is known.
         """
         ...
 
@@ -227,6 +239,21 @@ class ClaimRows(Protocol):
         lease: NewLease,
     ) -> tuple[TurnClaim, ClaimedTurnRows] | Busy | NothingClaimed:
         """Take the lease and claim the batches that ``decide`` chooses, both or neither."""
+        ...
+
+    async def enqueue_turn(
+        self,
+        batch: EncodedBatch,
+        batch_id: str,
+        request: HeadRequest,
+        decide: Callable[[QueueHead], int | None],
+        claim: NewClaim,
+        lease: NewLease,
+    ) -> tuple[BatchRow | KnownKey, BegunTurn | None]:
+        """Insert the batch as ``QueueRows.enqueue`` does; if ``decide`` returns a fencing number, under a new claim.
+
+        A backend whose statement decides by itself does not call ``decide``.
+        """
         ...
 
     async def extend(self, claim: Claim, ttl_ms: int) -> int | None:

@@ -13,7 +13,7 @@ from lash.model.scope import turn_scope_id
 from lash.plan.lease import Acquire, LeaseClaim, Reenter, plan_claim
 from lash.plan.park import known_moment
 from lash.plan.queue.claim import ClaimedRows, HeadRequest, NewClaim, QueueHead, choose_turn_work, lanes_at, new_claim
-from lash.plan.queue.queue import BatchRow
+from lash.plan.queue.queue import COMMAND_LANE, BatchRow, EncodedBatch
 
 MAX_INPUT: Final = 64
 """How many batches one turn starts with at most."""
@@ -51,6 +51,13 @@ class ClaimedTurnRows(msgspec.Struct, frozen=True, array_like=True):
     wake_seq: int
 
 
+class BegunTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn that began with the batch that was enqueued, and the fencing number of its lease."""
+
+    fencing: int
+    rows: ClaimedTurnRows
+
+
 TurnClaimDecision: TypeAlias = TurnClaim | Busy | NothingClaimed
 
 
@@ -80,8 +87,27 @@ def plan_turn_claim(head: QueueHead, *, session_id: str, owner: LeaseOwner) -> T
     return TurnClaim(fencing=decision.fencing, seqs=seqs, scope_id=turn_scope_id(session_id, turn_id_of(first)))
 
 
+def may_begin(batch: EncodedBatch) -> bool:
+    """Return whether a turn can begin with a batch as it is enqueued: it is turn work, and it is not delayed."""
+    return batch.lane != COMMAND_LANE and batch.draft.available_at_ms == 0
+
+
+def plan_turn_start(head: QueueHead) -> int | None:
+    """Decide whether a turn begins with a batch that is being enqueued; return the fencing number of its lease.
+
+    ``head`` is that of ``turn_head``, before the batch. None if the batch has to wait: something else is queued, or the
+    lease is not free. A session that was paused or parked, and a lapsed lease, are left to ``plan_turn_claim``.
+    """
+    lease, facts = head.lease, head.facts
+    is_free = lease.token is None and lease.paused_until_ms is None and lease.waiting_for is None
+    is_queued = facts.candidates or facts.any_late or facts.any_claimed
+    if not is_free or is_queued or facts.command_seq is not None or facts.next_available_at_ms is not None:
+        return None
+    return lease.fencing + 1
+
+
 def claimed_turn(
-    session_id: str, decision: TurnClaim, lease: NewLease, claim: NewClaim, written: ClaimedTurnRows
+    session_id: str, fencing: int, lease: NewLease, claim: NewClaim, written: ClaimedTurnRows
 ) -> ClaimedTurn:
     """Return the turn that was claimed: lease and claim run out together."""
     return ClaimedTurn(
@@ -89,11 +115,11 @@ def claimed_turn(
             resource=session_resource(session_id),
             owner=lease.owner,
             token=lease.token,
-            fencing=decision.fencing,
+            fencing=fencing,
             claimed_at_ms=written.now_ms,
             expires_at_ms=saturating_add(written.now_ms, claim.ttl_ms),
         ),
-        claim=new_claim(session_id, decision.fencing, claim, ClaimedRows(written.now_ms, written.batches)),
+        claim=new_claim(session_id, fencing, claim, ClaimedRows(written.now_ms, written.batches)),
         revision=written.revision,
         leaf_node_id=written.leaf_node_id,
         recorded=written.recorded,

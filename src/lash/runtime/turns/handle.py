@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TypeVar, overload
 
@@ -55,8 +55,11 @@ class SessionHandle:
         *,
         agent: str | None = None,
         traceparent: Callable[[], str | None] = lambda: None,
+        enqueue: Callable[[BatchDraft], Awaitable[Enqueued]] | None = None,
     ) -> None:
+        """Send by ``enqueue``, by default only to the queue of the storage."""
         self._storage = storage
+        self._send_batch = enqueue or storage.queue.enqueue
         self.session_id = session_id
         self._agent = agent
         self._traceparent = traceparent
@@ -179,7 +182,9 @@ class SessionHandle:
         """
         forked = session_id or new_id()
         await self._storage.sessions.fork(self.session_id, forked, node_id=at)
-        return SessionHandle(self._storage, forked, agent=self._agent, traceparent=self._traceparent)
+        return SessionHandle(
+            self._storage, forked, agent=self._agent, traceparent=self._traceparent, enqueue=self._send_batch
+        )
 
     async def state(self) -> dict[str, JSON]:
         """Return the state that the last turn saved: what its agent sees as ``turn.state``."""
@@ -385,11 +390,11 @@ class SessionHandle:
 
     async def _enqueue(self, draft: BatchDraft) -> Enqueued:
         try:
-            return await self._storage.queue.enqueue(draft)
+            return await self._send_batch(draft)
         except SessionNotFound:
             # The first message creates the session; most messages go to one that exists.
             await self._storage.sessions.create(self.session_id)
-            return await self._storage.queue.enqueue(draft)
+            return await self._send_batch(draft)
 
     async def _await_reply(self, draft: BatchDraft, sent: Enqueued, watch: ReplyWatch) -> str:
         watch.set_batch(sent.batch_id)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 
+from lash.base.limits import check_identifier
 from lash.model.lease import Acquired, Busy, Lease
-from lash.model.queue import ClaimedTurn, EmptyReason
+from lash.model.queue import BatchDraft, ClaimedTurn, EmptyReason, Enqueued
 from lash.model.work import SessionLanes
 from lash.plan.lane import take_turns
 from lash.plan.withdrawal import TurnTimes
@@ -82,6 +84,29 @@ class TurnRunner:
         # If it is avoided for a while, this worker tries it again after that.
         return not self._slots.is_full
 
+    async def send(self, draft: BatchDraft) -> Enqueued:
+        """Enqueue a message, and begin its turn at once if a slot is free and nothing comes before the message.
+
+        If the caller is cancelled, the message may or may not be queued; a turn that began goes on.
+        """
+        queue, session_id = self._core.storage.queue, check_identifier("session_id", draft.session_id)
+        options = self._core.options
+        # A poll compares the agent and the labels of the session.
+        is_chosen = options.agents is not None or bool(options.labels)
+        if is_chosen or self._state.is_stopping or not self._slots.take(session_id):
+            return await queue.enqueue(draft)
+        sent: asyncio.Future[Enqueued | None] = asyncio.get_running_loop().create_future()
+
+        def free_slot(_task: object) -> None:
+            # A task that is cancelled before its first step does not even run its finally blocks.
+            if not sent.done():
+                self._slots.leave(session_id, in_vain=False)
+                sent.set_result(None)
+
+        self._state.spawn(self._send_and_run(draft, sent)).add_done_callback(free_slot)
+        # Without an answer, because the worker was stopped, the message may be queued; its key makes a repeat harmless.
+        return await sent or await queue.enqueue(draft)
+
     def check_cancel(self, session_ids: Sequence[str]) -> None:
         """Let running turns of these sessions check whether a queued command cancels them."""
         for session_id in session_ids:
@@ -89,10 +114,41 @@ class TurnRunner:
             if turn is not None:
                 self._state.spawn(turn.check_cancel())
 
-    async def _run(self, session_id: str, *, hinted: bool = False) -> None:
-        after, lease, began = AfterRun.BACK_OFF, None, time.monotonic()
+    async def _send_and_run(self, draft: BatchDraft, sent: asyncio.Future[Enqueued | None]) -> None:
+        """Enqueue a message and run the turn that begins with it, if one does; ``sent`` gets the answer."""
+        claimed, began, session_id = None, time.monotonic(), draft.session_id
+        owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
         try:
-            claimed = await self._claim_turn(session_id)
+            enqueued, claimed = await self._core.storage.queue.enqueue_and_claim(draft, owner, ttl_ms=ttl_ms)
+            if not sent.done():
+                sent.set_result(enqueued)
+        except Exception as error:  # noqa: BLE001 (the caller that sends the message gets it)
+            if not sent.done():
+                sent.set_exception(error)
+            if isinstance(error, STORAGE_TROUBLE) and error.outcome_unknown:
+                await self._renewal.release(partial(self._release_unanswered, session_id))
+        finally:
+            if claimed is None:
+                self._slots.leave(session_id, in_vain=False)
+                # Input that came meanwhile found its session running.
+                self._state.poll_for(session_id)
+        if claimed is not None:
+            # The caller goes on before the agent runs, which may keep the event loop busy.
+            await asyncio.sleep(0)
+            await self._run(session_id, claimed, began=began)
+
+    async def _run(
+        self,
+        session_id: str,
+        begun: ClaimedTurn | None = None,
+        *,
+        began: float | None = None,
+        hinted: bool = False,
+    ) -> None:
+        """Run a turn in a slot that was taken; claim it first unless it has begun."""
+        after, lease, began = AfterRun.BACK_OFF, None, began or time.monotonic()
+        try:
+            claimed = begun or await self._claim_turn(session_id)
             if isinstance(claimed, Acquired):
                 lease = claimed.lease
                 claimed = await claim_behind_commands(self._core, lease)

@@ -7,6 +7,7 @@ from typing import Final
 
 from lash.model.lease import LeaseOwner
 from lash.model.process.process import Registration
+from lash.model.queue import BatchDraft, Enqueued
 from lash.plan.withdrawal import TurnTimes
 from lash.runtime.core import Core
 from lash.runtime.processes.run import ProcessRun
@@ -48,13 +49,14 @@ class Worker:
         self._reclaimer = Reclaimer(self.state)
         self._membership = Membership(self.state, self._turn_slots, self._process_slots)
         self._processes = ProcessRunner(self.state, self._process_slots, backlog, self._renewal)
+        self._turns = TurnRunner(self.state, self._turn_slots, self._renewal, self._note_turn)
         self._withdrawal = Withdrawal(self._turn_slots)
         self._poller = Poller(
             self.state,
             self._turn_slots,
             self._process_slots,
             backlog,
-            TurnRunner(self.state, self._turn_slots, self._renewal, self._note_turn),
+            self._turns,
             self._processes,
             Timers(self.state),
             self._reclaimer,
@@ -87,6 +89,10 @@ class Worker:
     async def start(self, registration: Registration) -> None:
         """Register a process, and start it at once if there is a free slot."""
         await self._processes.register_and_start(registration)
+
+    async def send(self, draft: BatchDraft) -> Enqueued:
+        """Enqueue a message, and begin its turn at once if there is a free slot and nothing comes before it."""
+        return await self._turns.send(draft)
 
     async def drain(self) -> int:
         """Run everything that is ready, and what that makes ready, and return how many runs that were.

@@ -8,16 +8,18 @@ from typing import TypeVar
 import msgspec
 
 from lash.base.backoff import MAX_PLANS
-from lash.base.codec import encode
 from lash.errors import StoreUnavailable
-from lash.model.lease import Busy, LeaseFence, LocalProcess
+from lash.model.lease import Busy, LeaseFence, session_resource
 from lash.model.queue import Claim, NothingClaimed
-from lash.plan.lease import LeaseRow
+from lash.plan.lease import LeaseRow, encode_process
 from lash.plan.park import is_ready
 from lash.plan.queue.claim import CandidateRow, ClaimedRows, DecideClaim, HeadRequest, NewClaim, QueueFacts, QueueHead
-from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
+from lash.plan.queue.claim_turn import BegunTurn, ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
+from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey
 from lash.postgres.arguments import fence_proof
 from lash.postgres.engine.database import Database
+from lash.postgres.rows.lease import LeaseAnswer, release_lease, written_lease
+from lash.postgres.rows.queue.queue import enqueue_arguments, read_known_key
 from lash.postgres.rows.session.lookup import missing, require_session
 from lash.sqlkit.rows import Number
 
@@ -46,6 +48,17 @@ class _HeadAnswer(msgspec.Struct, frozen=True, array_like=True):
     def head(self) -> QueueHead:
         summary = (self.command_seq, self.any_late, self.any_claimed, self.next_available_at_ms)
         return QueueHead(now_ms=self.now_ms, lease=self.lease, facts=QueueFacts(self.candidates, *summary))
+
+
+class _EnqueuedAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A batch that was enqueued, and the turn that began with it, if one did."""
+
+    batch: BatchRow
+    now_ms: int
+    fencing: int | None
+    revision: int
+    leaf_node_id: str | None
+    wake_seq: int | None
 
 
 class PostgresClaimRows:
@@ -90,6 +103,35 @@ class PostgresClaimRows:
                 return decision, claimed
         raise _kept_changing(request.session_id)
 
+    async def enqueue_turn(
+        self,
+        batch: EncodedBatch,
+        batch_id: str,
+        request: HeadRequest,  # noqa: ARG002 (the statement reads the head)
+        decide: Callable[[QueueHead], int | None],  # noqa: ARG002 (the statement decides)
+        claim: NewClaim,
+        lease: NewLease,
+    ) -> tuple[BatchRow | KnownKey, BegunTurn | None]:
+        answer = await self._database.write_one(
+            _EnqueuedAnswer,
+            "queue_enqueue_turn",
+            *enqueue_arguments(self._database.seals, batch, batch_id),
+            *_holder_arguments(lease),
+            *(claim.claim_id, claim.token, claim.ttl_ms),
+            repeatable=batch.draft.source_key is not None,
+        )
+        if answer is None:
+            known = await read_known_key(self._database, batch.draft)
+            await self._free_unanswered(batch.draft.session_id, lease)
+            return known, None
+        if answer.fencing is None or answer.wake_seq is None:
+            return answer.batch, None
+        # No turn of a new batch has recorded anything.
+        rows = ClaimedTurnRows(
+            answer.now_ms, [answer.batch], answer.revision, answer.leaf_node_id, False, answer.wake_seq
+        )
+        return answer.batch, BegunTurn(fencing=answer.fencing, rows=rows)
+
     async def extend(self, claim: Claim, ttl_ms: int) -> int | None:
         arguments = (claim.session_id, claim.token, len(claim.batches), ttl_ms)
         extended = await self._database.write_one(Number, "queue_extend", *arguments, repeatable=True)
@@ -124,17 +166,27 @@ class PostgresClaimRows:
     async def _claim_turn(
         self, session_key: int, decision: TurnClaim, claim: NewClaim, lease: NewLease
     ) -> ClaimedTurnRows | None:
-        owner = lease.owner
-        process = None if owner.process is None else encode(owner.process, LocalProcess, "owner.process")
         # A retry after a lost connection is harmless: it finds the lease and the batches held under these tokens.
         return await self._database.write_one(
             ClaimedTurnRows,
             "queue_claim_turn",
             *(session_key, ",".join(map(str, decision.seqs)), decision.fencing),
-            *(owner.owner_id, owner.incarnation_id, process, lease.token),
+            *_holder_arguments(lease),
             *(claim.claim_id, claim.token, claim.ttl_ms, decision.scope_id),
             repeatable=True,
         )
+
+    async def _free_unanswered(self, session_id: str, lease: NewLease) -> None:
+        """Release the lease if a first try whose answer was lost has taken it; the batch is then in the queue."""
+        answer = await self._database.read_one(LeaseAnswer, "lease_row", session_id)
+        if answer is not None and answer.row.token == lease.token:
+            await release_lease(self._database, written_lease(answer.row, session_resource(session_id)).fence)
+
+
+def _holder_arguments(lease: NewLease) -> tuple[object, ...]:
+    """Return the columns of the holder of a lease in the order of the statements' parameters."""
+    owner = lease.owner
+    return (owner.owner_id, owner.incarnation_id, encode_process(owner), lease.token)
 
 
 def _kept_changing(session_id: str) -> StoreUnavailable:

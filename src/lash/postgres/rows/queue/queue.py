@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from lash.backend.queue_page import QUEUE_PAGES
+from lash.base.seal import Seals
+from lash.model.queue import BatchDraft
 from lash.plan.queue.page import PreparedQueuePage, QueuedRow
 from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey, SourceKeyRow
 from lash.plan.sealed import BATCH
@@ -36,22 +38,14 @@ class PostgresQueueRows:
         self._database = database
 
     async def enqueue(self, batch: EncodedBatch, batch_id: str) -> BatchRow | KnownKey:
-        draft, payloads = batch.draft, self._database.seals.text(BATCH, batch.payloads, batch_id)
         row = await self._database.write_one(
             BatchRow,
             "queue_enqueue",
-            *(draft.session_id, batch_id, draft.source_key, batch.content_hash, batch.lane),
-            *(draft.delivery.value, draft.slot.value, draft.merge_key, draft.available_at_ms, payloads),
-            *(draft.wake_session_id, draft.priority, batch.agent),
+            *enqueue_arguments(self._database.seals, batch, batch_id),
             # Without a source key, a retry after a lost connection would enqueue twice.
-            repeatable=draft.source_key is not None,
+            repeatable=batch.draft.source_key is not None,
         )
-        if row is not None:
-            return row
-        known = await self._database.read_one(_KnownKeyAnswer, "queue_known_key", draft.session_id, draft.source_key)
-        if known is None:
-            raise await missing(self._database, draft.session_id)
-        return KnownKey(key=known.key, batch=known.batches[0] if known.batches else None)
+        return await read_known_key(self._database, batch.draft) if row is None else row
 
     async def cancel(self, session_id: str, batch_id: str) -> BatchRow | None:
         answer = await self._database.write_one(BatchesAnswer, "queue_cancel", session_id, batch_id, repeatable=False)
@@ -75,3 +69,21 @@ class PostgresQueueRows:
 
     async def ready_agents(self, limit: int) -> Sequence[str | None]:
         return [row.text for row in await self._database.read_all(OptionalText, "queue_ready_agents", limit)]
+
+
+def enqueue_arguments(seals: Seals, batch: EncodedBatch, batch_id: str) -> tuple[object, ...]:
+    """Return the columns of a new batch in the order of the statements' parameters."""
+    draft, payloads = batch.draft, seals.text(BATCH, batch.payloads, batch_id)
+    return (
+        *(draft.session_id, batch_id, draft.source_key, batch.content_hash, batch.lane),
+        *(draft.delivery.value, draft.slot.value, draft.merge_key, draft.available_at_ms, payloads),
+        *(draft.wake_session_id, draft.priority, batch.agent),
+    )
+
+
+async def read_known_key(database: Database, draft: BatchDraft) -> KnownKey:
+    """Return the source key that a batch was not enqueued for; raise SessionNotFound or SessionDeleted without it."""
+    known = await database.read_one(_KnownKeyAnswer, "queue_known_key", draft.session_id, draft.source_key)
+    if known is None:
+        raise await missing(database, draft.session_id)
+    return KnownKey(key=known.key, batch=known.batches[0] if known.batches else None)

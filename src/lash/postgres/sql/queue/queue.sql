@@ -1,8 +1,5 @@
--- name: queue_enqueue
--- Adds a batch to the end of the queue, unless its source key is known or the session does not exist. The lock prevents
--- a concurrent deletion of the session; it does not wait for commits. A command is a reason to continue a parked turn.
-WITH s AS (SELECT session_key, agent FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
-clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- fragment: queue_reserve
+-- The source key $3 of a new batch $2, if it is not known.
 reserved AS (
     INSERT INTO :"schema".lash_source_keys (session_key, source_key, batch_id, content_hash, state)
     SELECT s.session_key, $3::text, $2::text, $4::text, 'pending'
@@ -10,16 +7,32 @@ reserved AS (
     WHERE $3::text IS NOT NULL
     ON CONFLICT (session_key, source_key) DO NOTHING
     RETURNING 1
-),
-written AS (
-    INSERT INTO :"schema".lash_batches (
+)
+
+-- fragment: queue_new_columns
+-- The columns of a new batch that do not depend on a claim.
         session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads,
         wake_session_id, priority, agent, names_agent
-    )
-    SELECT
+
+-- fragment: queue_new_values
+-- Their values; delayed work that is due is ready.
         s.session_key, $2::text, $3::text, $5::text, $6::text, $7::text, $8::text,
         CASE WHEN $9::bigint > clock.now_ms THEN $9::bigint ELSE 0 END, clock.now_ms, $10::text, $11::text,
         $12::bigint, coalesce($13::text, s.agent), $13::text IS NOT NULL
+
+-- name: queue_enqueue
+-- Adds a batch to the end of the queue, unless its source key is known or the session does not exist. The lock prevents
+-- a concurrent deletion of the session; it does not wait for commits. A command is a reason to continue a parked turn.
+WITH s AS (SELECT session_key, agent FROM :"schema".lash_sessions WHERE session_id = $1::text FOR KEY SHARE),
+clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+-- include: queue_reserve
+,
+written AS (
+    INSERT INTO :"schema".lash_batches (
+-- include: queue_new_columns
+    )
+    SELECT
+-- include: queue_new_values
     FROM s, clock
     WHERE $3::text IS NULL OR EXISTS (SELECT 1 FROM reserved)
     RETURNING
@@ -36,6 +49,72 @@ SELECT
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
     priority, payloads
 FROM written;
+
+-- name: queue_enqueue_turn
+-- Adds a batch that is no command as queue_enqueue does. If nothing else is queued for its session and the lease of the
+-- session is free, this gives the lease to a new holder ($14 to $17) under the next fencing number, and puts a claim ($18
+-- to $20) on the batch. The lease must have been free, with the same number, when the statement began: what it reads was
+-- read then. It does not wait for a lease that another transaction has locked. Returns the batch, the time, the fencing
+-- number, NULL without a claim, and what the turn starts from.
+WITH s AS (
+    SELECT session_key, agent, revision, leaf_node_id
+    FROM :"schema".lash_sessions
+    WHERE session_id = $1::text
+    FOR KEY SHARE
+),
+clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+seen AS MATERIALIZED (
+    SELECT l.session_key, l.fencing
+    FROM :"schema".lash_session_leases AS l
+    JOIN s ON s.session_key = l.session_key
+    WHERE l.token IS NULL AND l.paused_until_ms IS NULL AND l.waiting_for IS NULL
+        AND NOT EXISTS (SELECT 1 FROM :"schema".lash_batches AS b WHERE b.session_key = l.session_key)
+),
+free AS (
+    SELECT l.session_key
+    FROM :"schema".lash_session_leases AS l
+    JOIN seen ON seen.session_key = l.session_key AND seen.fencing = l.fencing
+    WHERE l.token IS NULL AND l.paused_until_ms IS NULL AND l.waiting_for IS NULL
+    FOR NO KEY UPDATE OF l SKIP LOCKED
+),
+-- include: queue_reserve
+,
+taken AS (
+    UPDATE :"schema".lash_session_leases AS l
+    SET fencing = l.fencing + 1, owner_id = $14::text, incarnation_id = $15::text, process = $16::text,
+        token = $17::text, claimed_at_ms = clock.now_ms,
+        expires_at_ms = least(clock.now_ms, 9223372036854775807 - $20::bigint) + $20::bigint
+    FROM free, clock
+    WHERE l.session_key = free.session_key AND ($3::text IS NULL OR EXISTS (SELECT 1 FROM reserved))
+    RETURNING l.session_key, l.fencing, l.expires_at_ms, l.wake_seq
+),
+written AS (
+    INSERT INTO :"schema".lash_batches (
+-- include: queue_new_columns
+        ,
+        claim_count, claim_id, claim_token, claim_lease_fencing, claim_expires_at_ms
+    )
+    SELECT
+-- include: queue_new_values
+        ,
+        CASE WHEN taken.fencing IS NULL THEN 0 ELSE 1 END, CASE WHEN taken.fencing IS NOT NULL THEN $18::text END,
+        CASE WHEN taken.fencing IS NOT NULL THEN $19::text END, taken.fencing, taken.expires_at_ms
+    FROM clock, s
+    LEFT JOIN taken ON taken.session_key = s.session_key
+    WHERE $3::text IS NULL OR EXISTS (SELECT 1 FROM reserved)
+    RETURNING
+        session_key, seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count,
+        failure_count, priority, payloads
+)
+SELECT
+    row(
+        w.seq, w.batch_id, w.source_key, w.delivery, w.slot, w.merge_key, w.available_at_ms, w.enqueued_at_ms,
+        w.claim_count, w.failure_count, w.priority, w.payloads
+    ),
+    clock.now_ms, taken.fencing, s.revision, s.leaf_node_id, taken.wake_seq
+FROM clock, s
+JOIN written AS w ON w.session_key = s.session_key
+LEFT JOIN taken ON taken.session_key = s.session_key;
 
 -- name: queue_known_key
 -- The record of a source key, and its batch if it is still queued.

@@ -20,11 +20,12 @@ from lash.plan.queue.claim import (
     QueueFacts,
     QueueHead,
 )
-from lash.plan.queue.claim_turn import ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
-from lash.plan.queue.queue import COMMAND_LANE, EARLY_LANE, LATE_LANE, BatchRow
+from lash.plan.queue.claim_turn import BegunTurn, ClaimedTurnRows, NewLease, TurnClaim, TurnClaimDecision
+from lash.plan.queue.queue import COMMAND_LANE, EARLY_LANE, LATE_LANE, BatchRow, EncodedBatch, KnownKey
 from lash.sqlite.engine.database import Database, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.lease import take_lease, unpark
+from lash.sqlite.rows.queue.queue import Stamp, insert_batch
 from lash.sqlite.rows.session.lookup import find_head, missing
 from lash.sqlkit.rows import Number
 
@@ -63,6 +64,31 @@ class SQLiteClaimRows:
             is_recorded = any(each.recorded for each in batches)
             head = session.revision, session.leaf_node_id
             return decision, ClaimedTurnRows(transaction.now_ms, [*batches], *head, is_recorded, session.wake_seq)
+
+        return await self._database.write_briefly(body)
+
+    async def enqueue_turn(
+        self,
+        batch: EncodedBatch,
+        batch_id: str,
+        request: HeadRequest,
+        decide: Callable[[QueueHead], int | None],
+        claim: NewClaim,
+        lease: NewLease,
+    ) -> tuple[BatchRow | KnownKey, BegunTurn | None]:
+        def body(transaction: Transaction) -> tuple[BatchRow | KnownKey, BegunTurn | None]:
+            rows, now_ms = _read(transaction, request), transaction.now_ms
+            session, fencing = rows[0], decide(_queue_head(rows, now_ms))
+            if fencing is None:
+                return insert_batch(transaction, session.session_key, batch, batch_id), None
+            stamp = Stamp(claim.claim_id, claim.token, fencing, saturating_add(now_ms, claim.ttl_ms))
+            row = insert_batch(transaction, session.session_key, batch, batch_id, stamp)
+            if isinstance(row, KnownKey):
+                return row, None
+            take_lease(transaction, fencing, request.session_id, lease.owner, claim.ttl_ms, token=lease.token)
+            # No turn of a new batch has recorded anything.
+            head = ClaimedTurnRows(now_ms, [row], session.revision, session.leaf_node_id, False, session.wake_seq)
+            return row, BegunTurn(fencing=fencing, rows=head)
 
         return await self._database.write_briefly(body)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from lash.backend.queue_page import QUEUE_PAGES
 from lash.errors import CorruptData
@@ -73,8 +74,20 @@ class SQLiteQueueRows:
         return [row.text for row in rows]
 
 
+class Stamp(NamedTuple):
+    """The columns of a claim on a batch."""
+
+    claim_id: str | None = None
+    claim_token: str | None = None
+    claim_lease_fencing: int | None = None
+    claim_expires_at_ms: int | None = None
+
+
+_UNCLAIMED: Final = Stamp()
+
+
 def insert_batch(
-    transaction: Transaction, session_key: int | None, batch: EncodedBatch, batch_id: str
+    transaction: Transaction, session_key: int | None, batch: EncodedBatch, batch_id: str, stamp: Stamp = _UNCLAIMED
 ) -> BatchRow | KnownKey:
     """Insert a batch inside any write transaction, unless its source key is reserved.
 
@@ -96,10 +109,10 @@ def insert_batch(
         session_key = reserved.number
     elif session_key is None:
         session_key = find_session_key(transaction, session_id)
-    return _insert(transaction, session_key, batch, batch_id)
+    return _insert(transaction, session_key, batch, batch_id, stamp)
 
 
-def _insert(transaction: Transaction, session_key: int, batch: EncodedBatch, batch_id: str) -> BatchRow:
+def _insert(transaction: Transaction, session_key: int, batch: EncodedBatch, batch_id: str, stamp: Stamp) -> BatchRow:
     draft = batch.draft
     row = transaction.one(
         BatchRow,
@@ -117,6 +130,10 @@ def _insert(transaction: Transaction, session_key: int, batch: EncodedBatch, bat
         priority=draft.priority,
         agent=batch.agent,
         now_ms=transaction.now_ms,
+        claim_id=stamp.claim_id,
+        claim_token=stamp.claim_token,
+        claim_lease_fencing=stamp.claim_lease_fencing,
+        claim_expires_at_ms=stamp.claim_expires_at_ms,
     )
     if row is None:
         raise CorruptData(f"query queue_insert returned no row for batch {batch_id!r}")

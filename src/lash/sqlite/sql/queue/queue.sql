@@ -14,15 +14,17 @@ FROM lash_source_keys
 WHERE session_key = :session_key AND source_key = :source_key;
 
 -- name: queue_insert
--- Adds a batch to the end of the queue.
+-- Adds a batch to the end of the queue, with a claim on it if one is given.
 INSERT INTO lash_batches (
     session_key, batch_id, source_key, lane, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, payloads,
-    wake_session_id, priority, agent, names_agent
+    wake_session_id, priority, agent, names_agent, claim_count, claim_id, claim_token, claim_lease_fencing,
+    claim_expires_at_ms
 )
 VALUES (
     :session_key, :batch_id, :source_key, :lane, :delivery, :slot, :merge_key,
     CASE WHEN :available_at_ms > :now_ms THEN :available_at_ms ELSE 0 END, :now_ms, :payloads, :wake_session_id, :priority,
-    COALESCE(:agent, (SELECT s.agent FROM lash_sessions AS s WHERE s.session_key = :session_key)), :agent IS NOT NULL
+    COALESCE(:agent, (SELECT s.agent FROM lash_sessions AS s WHERE s.session_key = :session_key)), :agent IS NOT NULL,
+    :claim_id IS NOT NULL, :claim_id, :claim_token, :claim_lease_fencing, :claim_expires_at_ms
 )
 RETURNING
     seq, batch_id, source_key, delivery, slot, merge_key, available_at_ms, enqueued_at_ms, claim_count, failure_count,
