@@ -173,6 +173,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "queue_head": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "queue_batch": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "queue_enqueue": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
+    "queue_enqueue_turn": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "queue_extend_under_lease": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "queue_facts": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",
     "queue_insert": "PostgreSQL claims, enqueues and consumes in few statements, SQLite step by step",

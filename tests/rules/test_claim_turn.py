@@ -1,10 +1,11 @@
 """Rules of claiming a turn: who may, and with which batches."""
 
+import msgspec
 import pytest
 
 from lash.errors import LeaseLost
 from lash.model.lease import Busy, LeaseOwner
-from lash.model.queue import EmptyReason, NothingClaimed, turn_id_of
+from lash.model.queue import BatchDraft, EmptyReason, NothingClaimed, SessionCommand, TurnInput, turn_id_of
 from lash.plan.lease import NEVER_HELD, LeaseRow
 from lash.plan.queue.claim import CandidateRow, HeadRequest, NewClaim, QueueFacts, QueueHead, decide_claim
 from lash.plan.queue.claim_turn import (
@@ -13,9 +14,12 @@ from lash.plan.queue.claim_turn import (
     TurnClaim,
     TurnClaimDecision,
     claimed_turn,
+    may_begin,
     plan_turn_claim,
+    plan_turn_start,
     turn_head,
 )
+from lash.plan.queue.queue import encode_batch
 from tests.rules.kit import SESSION
 from tests.rules.test_lease import HOLDER, LEASE, RIVAL, ROW
 
@@ -112,3 +116,52 @@ def test_a_claim_is_decided_under_a_live_lease_only() -> None:
     assert decide_claim(live, fence=LEASE.fence, choose=lambda facts: [facts.candidates[0].seq]) == [9]
     with pytest.raises(LeaseLost):
         decide_claim(expired, fence=LEASE.fence, choose=lambda facts: [facts.candidates[0].seq])
+
+
+def _start(lease: LeaseRow, facts: QueueFacts) -> int | None:
+    return plan_turn_start(QueueHead(now_ms=2_000, lease=lease, facts=facts))
+
+
+@pytest.mark.parametrize(("lease", "number"), [(NEVER_HELD, 1), (FREE, 8)])
+def test_a_message_begins_a_turn_in_an_idle_session(lease: LeaseRow, number: int) -> None:
+    """With a free lease and an empty queue the turn takes the next fencing number."""
+    assert _start(lease, EMPTY) == number
+
+
+@pytest.mark.parametrize(
+    "lease",
+    [
+        pytest.param(ROW, id="held"),
+        pytest.param(msgspec.structs.replace(ROW, expires_at_ms=1_000), id="lapsed"),
+        pytest.param(msgspec.structs.replace(FREE, paused_until_ms=3_000), id="paused"),
+        pytest.param(msgspec.structs.replace(FREE, paused_until_ms=1_000), id="paused before"),
+        pytest.param(msgspec.structs.replace(FREE, paused_until_ms=0, waiting_for="x"), id="parked"),
+        pytest.param(msgspec.structs.replace(FREE, waiting_for="x"), id="waiting"),
+    ],
+)
+def test_a_message_begins_nothing_if_the_lease_is_not_free(lease: LeaseRow) -> None:
+    """A lease that is held, live or not, and a pause, over or not, are left to a claim."""
+    assert _start(lease, EMPTY) is None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(_ready(EARLY), id="ready"),
+        pytest.param(msgspec.structs.replace(EMPTY, command_seq=3), id="command"),
+        pytest.param(msgspec.structs.replace(EMPTY, any_late=True), id="late"),
+        pytest.param(msgspec.structs.replace(EMPTY, any_claimed=True), id="claimed"),
+        pytest.param(msgspec.structs.replace(EMPTY, next_available_at_ms=1), id="delayed"),
+    ],
+)
+def test_a_message_begins_nothing_behind_other_work(facts: QueueFacts) -> None:
+    """Nothing that is queued is overtaken, whatever its state."""
+    assert _start(FREE, facts) is None
+
+
+def test_only_ready_turn_work_may_begin() -> None:
+    """A command and delayed work begin no turn."""
+    ready = BatchDraft(session_id=SESSION, payloads=(TurnInput.of_text("a"),))
+    compact = BatchDraft(session_id=SESSION, payloads=(SessionCommand(command="compact"),))
+    delayed = msgspec.structs.replace(ready, available_at_ms=1)
+    assert [may_begin(encode_batch(each)) for each in (ready, compact, delayed)] == [True, False, False]

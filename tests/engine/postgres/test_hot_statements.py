@@ -17,7 +17,15 @@ from lash.sqlkit.queries import load_queries
 HOT: Final = (
     *("session_read", "session_load", "session_nodes", "commit_facts"),
     *("commit_alone", "commit_alone_leased", "commit_turns", "commit_apply"),
-    *("queue_enqueue", "queue_facts", "queue_stamp", "queue_claim_turn", "queue_extend", "queue_abandon"),
+    *(
+        "queue_enqueue",
+        "queue_enqueue_turn",
+        "queue_facts",
+        "queue_stamp",
+        "queue_claim_turn",
+        "queue_extend",
+        "queue_abandon",
+    ),
     "queue_page",
     *("lease_row", "lease_acquire", "lease_extend", "lease_release"),
     *("effect_row", "effect_page", "effect_facts", "effect_record", "effect_claim", "effect_finish", "effect_renew"),

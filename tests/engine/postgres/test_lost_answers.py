@@ -49,3 +49,17 @@ async def test_a_sweep_goes_on_after_a_lost_answer(postgres_storage_url: str) ->
         # Only this statement has the phase to which it moves among its arguments.
         proxy.cut_once(b"\x00\x00\x00\x09condemned", Cut.BEFORE_ANSWERING)
         assert (await storage.attachments.sweep(0, gone)).deleted == (ref.id,)
+
+
+async def test_a_message_whose_answer_was_lost_has_its_turn(postgres_storage_url: str) -> None:
+    """The retry finds the lease and the claim of the first try: one message, one attempt, and a turn that runs."""
+    async with proxy_before(postgres_storage_url) as (proxy, url), await lash.open(url) as storage:
+        await created(storage)
+        proxy.cut_once(b"the-only-worker", Cut.BEFORE_ANSWERING)
+        draft = late("x", source_key="k")
+        sent, turn = await storage.queue.enqueue_and_claim(draft, owner("the-only-worker"), ttl_ms=60_000)
+        assert turn is not None
+        assert (turn.lease.fencing, [batch.attempts for batch in turn.claim.batches]) == (1, [1])
+        assert await storage.leases.holder("s") == turn.lease
+        assert await storage.queue.list("s") == turn.claim.batches
+        assert (sent.created, sent.batch) == (True, turn.claim.batches[0])

@@ -165,6 +165,32 @@ class Queues:
             queue.keys[draft.source_key] = Key(batch.batch_id, content, BatchState.PENDING)
         return Enqueued(batch_id=batch.batch_id, created=True, batch=batch)
 
+    def enqueue_and_claim(
+        self, draft: BatchDraft, owner: LeaseOwner, ttl_ms: int, made: tuple[Enqueued, ClaimedTurn | None] | None
+    ) -> tuple[Enqueued, ClaimedTurn | None]:
+        """Return the result for a caller that wants the turn too: of ready work in an idle session without other."""
+        state = self._sessions.need(draft.session_id)
+        queue, lease = self.of(draft.session_id), state.lease
+        is_idle = not queue.items and (lease.holder, lease.paused_until_ms, lease.waiting_for) == (None, None, None)
+        is_ready = not draft.available_at_ms and not isinstance(draft.payloads[0], SessionCommand)
+        enqueued = self.enqueue(draft, None if made is None else made[0])
+        if not (is_idle and is_ready and enqueued.created):
+            return enqueued, None
+        assert made is not None
+        assert made[1] is not None, "work that is free must be given"
+        taken = lease_model.claim(self._sessions, draft.session_id, owner, ttl_ms, made[1].lease)
+        assert isinstance(taken, Acquired)
+        claim = self._stamp(taken.lease.fence, queue.items, ttl_ms, made[1].claim)
+        turn = ClaimedTurn(
+            lease=taken.lease,
+            claim=claim,
+            revision=state.revision,
+            leaf_node_id=state.leaf_node_id,
+            recorded=False,
+            wake_seq=lease.wake_seq,
+        )
+        return msgspec.structs.replace(enqueued, batch=claim.batches[0]), turn
+
     def claim(self, fence: LeaseFence, boundary: Boundary, ttl_ms: int, limit: int, made: Claim | None) -> ClaimOutcome:
         if limit == 0:
             return NothingClaimed(reason=EmptyReason.NOTHING_ASKED_FOR)

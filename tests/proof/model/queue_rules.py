@@ -69,23 +69,41 @@ class QueueRules(LeaseRules):
         wakes=st.sampled_from((None, None, *SESSION_IDS)),
     )
     def enqueue(self, session_id: str, kind: str, text: str, key: str | None, delay_ms: int, wakes: str | None) -> None:
-        delivery, slot, merge_key = KINDS[kind if key is None or kind == "command" else "early join"]
-        draft = BatchDraft(
-            session_id=session_id,
-            payloads=(SessionCommand(command=text) if kind == "command" else TurnInput.of_text(text),),
-            source_key=key,
-            delivery=delivery,
-            slot=slot,
-            merge_key=merge_key,
-            available_at_ms=self.now_ms + delay_ms if delay_ms else 0,
-            wake_session_id=wakes,
-        )
+        draft = self._draft(session_id, kind, text, key, delay_ms, wakes)
         answer = self.step(
             "enqueue", lambda side: side.storage.queue.enqueue(draft), lambda got: self.queues.enqueue(draft, got)
         )
         self.touched = session_id
         if answer is not None:
             self.count("enqueue:created" if answer.created else f"enqueue:known {answer.state.value}")
+
+    @action(
+        4,
+        session_id=session_ids,
+        kind=kinds,
+        text=st.sampled_from("ab"),
+        key=keys,
+        delay_ms=delays,
+        who=owners,
+        ttl_ms=ttls,
+    )
+    def enqueue_and_claim(
+        self, session_id: str, kind: str, text: str, key: str | None, delay_ms: int, who: str, ttl_ms: int
+    ) -> None:
+        claimant, draft = OWNERS[who], self._draft(session_id, kind, text, key, delay_ms, None)
+        answer = self.step(
+            "enqueue_and_claim",
+            lambda side: side.storage.queue.enqueue_and_claim(draft, claimant, ttl_ms=ttl_ms),
+            lambda got: self.queues.enqueue_and_claim(draft, claimant, ttl_ms, got),
+        )
+        self.touched = session_id
+        turn = None if answer is None else answer[1]
+        if turn is not None:
+            assert self.is_new(turn.lease.token)
+            self.leases.insert(0, turn.lease)
+            self._remember_claim("enqueue_and_claim", turn.lease.fence, turn.claim)
+        elif answer is not None:
+            self.count("enqueue_and_claim:queued")
 
     @action(
         8,
@@ -306,6 +324,21 @@ class QueueRules(LeaseRules):
         letters = self.queues.of(session_id).letters if session_id in self.sessions.live else []
         self.touched = session_id
         return letters[place % len(letters)].letter.batch.batch_id if letters else "none"
+
+    def _draft(
+        self, session_id: str, kind: str, text: str, key: str | None, delay_ms: int, wakes: str | None
+    ) -> BatchDraft:
+        delivery, slot, merge_key = KINDS[kind if key is None or kind == "command" else "early join"]
+        return BatchDraft(
+            session_id=session_id,
+            payloads=(SessionCommand(command=text) if kind == "command" else TurnInput.of_text(text),),
+            source_key=key,
+            delivery=delivery,
+            slot=slot,
+            merge_key=merge_key,
+            available_at_ms=self.now_ms + delay_ms if delay_ms else 0,
+            wake_session_id=wakes,
+        )
 
     def _remember_claim(self, name: str, fence: LeaseFence, outcome: ClaimOutcome | None) -> None:
         self.touched = fence.resource.id

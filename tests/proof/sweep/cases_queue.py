@@ -118,6 +118,20 @@ CASES: tuple[AnyCase, ...] = (
         lost=REPEATED,
     ),
     Case(
+        method="QueueStore.enqueue_and_claim",
+        ground=session,
+        call=lambda storage, _: storage.queue.enqueue_and_claim(late("x", source_key="k"), owner("w"), ttl_ms=TTL),
+        again=Again.REPORTED,
+    ),
+    Case(
+        method="QueueStore.enqueue_and_claim",
+        variant="behind other work",
+        ground=unleased,
+        call=lambda storage, _: storage.queue.enqueue_and_claim(late("x", source_key="x"), owner("w"), ttl_ms=TTL),
+        again=Again.REPORTED,
+        lost=REPEATED,
+    ),
+    Case(
         method="QueueStore.enqueue",
         variant="keyless",
         ground=session,

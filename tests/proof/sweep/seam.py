@@ -21,6 +21,7 @@ import asyncpg
 import pytest
 
 from lash.sqlite.engine.connection import open_reader, open_writer
+from lash.sqlite.engine.log_space import LogSpace
 
 
 class When(enum.StrEnum):
@@ -104,6 +105,11 @@ class SQLiteConnection:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the driver's connection has)
         return getattr(self._connection, name)
+
+    @property
+    def unnumbered(self) -> apsw.Connection:
+        """The connection itself, for statements that do not count."""
+        return self._connection
 
     def execute(self, statements: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401 (the driver's)
         return self.cursor().execute(statements, *values, **options)
@@ -224,6 +230,10 @@ def installed(seam: Seam) -> Iterator[None]:
         )
         patch.setattr(
             "lash.sqlite.engine.database.open_reader", lambda *given: SQLiteConnection(open_reader(*given), seam)
+        )
+        # The log gets its space after the answer to a commit, at any time; its statements are no part of an operation.
+        patch.setattr(
+            "lash.sqlite.engine.wal.LogSpace", lambda connection, *given: LogSpace(connection.unnumbered, *given)
         )
         patch.setattr(asyncpg, "create_pool", functools.partial(create_pool, connection_class=server_connection(seam)))
         yield

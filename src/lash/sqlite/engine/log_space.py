@@ -10,6 +10,7 @@ change nothing for readers, for other programs, and after a crash.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -72,18 +73,23 @@ class LogSpace:
             _LOG.debug("%s was not made longer: %s", self._log, error)
             # It is tried again when the log begins again.
             self._is_given_up = True
+            # A transaction that stays open would fail the next write.
+            with contextlib.suppress(apsw.Error):
+                self._roll_back()
 
     def _alone(self, extended: Callable[[], int]) -> int:
         """Call the function while no program can append to the log, also none without lash's write lock."""
         self._connection.set_busy_timeout(0)
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                return extended()
-            finally:
-                self._connection.execute("ROLLBACK")
+            return extended()
         finally:
+            self._roll_back()
             self._connection.set_busy_timeout(self._options.busy_timeout_ms)
+
+    def _roll_back(self) -> None:
+        if not self._connection.get_autocommit():
+            self._connection.execute("ROLLBACK")
 
     def _wanted(self) -> int:
         """Return how long the log should be at least."""

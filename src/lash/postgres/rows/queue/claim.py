@@ -9,8 +9,9 @@ import msgspec
 
 from lash.base.backoff import MAX_PLANS
 from lash.errors import StoreUnavailable
-from lash.model.lease import Busy, LeaseFence, session_resource
-from lash.model.queue import Claim, NothingClaimed
+from lash.model.lease import Busy, LeaseFence
+from lash.model.queue import Claim, NothingClaimed, turn_id_of
+from lash.model.scope import turn_scope_id
 from lash.plan.lease import LeaseRow, encode_process
 from lash.plan.park import is_ready
 from lash.plan.queue.claim import CandidateRow, ClaimedRows, DecideClaim, HeadRequest, NewClaim, QueueFacts, QueueHead
@@ -18,7 +19,6 @@ from lash.plan.queue.claim_turn import BegunTurn, ClaimedTurnRows, NewLease, Tur
 from lash.plan.queue.queue import BatchRow, EncodedBatch, KnownKey
 from lash.postgres.arguments import fence_proof
 from lash.postgres.engine.database import Database
-from lash.postgres.rows.lease import LeaseAnswer, release_lease, written_lease
 from lash.postgres.rows.queue.queue import enqueue_arguments, read_known_key
 from lash.postgres.rows.session.lookup import missing, require_session
 from lash.sqlkit.rows import Number
@@ -107,7 +107,7 @@ class PostgresClaimRows:
         self,
         batch: EncodedBatch,
         batch_id: str,
-        request: HeadRequest,  # noqa: ARG002 (the statement reads the head)
+        request: HeadRequest,
         decide: Callable[[QueueHead], int | None],  # noqa: ARG002 (the statement decides)
         claim: NewClaim,
         lease: NewLease,
@@ -122,8 +122,8 @@ class PostgresClaimRows:
         )
         if answer is None:
             known = await read_known_key(self._database, batch.draft)
-            await self._free_unanswered(batch.draft.session_id, lease)
-            return known, None
+            begun = await self._begun_unanswered(request, known, claim, lease)
+            return (known if begun is None else begun.rows.batches[0]), begun
         if answer.fencing is None or answer.wake_seq is None:
             return answer.batch, None
         # No turn of a new batch has recorded anything.
@@ -176,11 +176,19 @@ class PostgresClaimRows:
             repeatable=True,
         )
 
-    async def _free_unanswered(self, session_id: str, lease: NewLease) -> None:
-        """Release the lease if a first try whose answer was lost has taken it; the batch is then in the queue."""
-        answer = await self._database.read_one(LeaseAnswer, "lease_row", session_id)
-        if answer is not None and answer.row.token == lease.token:
-            await release_lease(self._database, written_lease(answer.row, session_resource(session_id)).fence)
+    async def _begun_unanswered(
+        self, request: HeadRequest, known: KnownKey, claim: NewClaim, lease: NewLease
+    ) -> BegunTurn | None:
+        """Return the turn that a first try began with the batch of a key, if its answer was lost."""
+        arguments = (request.session_id, request.fencing, ",".join(request.lanes), request.limit)
+        answer = await self._database.read_one(_HeadAnswer, "queue_facts", *arguments)
+        if answer is None or answer.lease.token != lease.token or known.batch is None:
+            return None
+        fencing, batch = answer.lease.fencing, known.batch
+        scope_id = turn_scope_id(request.session_id, turn_id_of(batch.batch_id))
+        decision = TurnClaim(fencing=fencing, seqs=[batch.seq], scope_id=scope_id)
+        rows = await self._claim_turn(answer.session_key, decision, claim, lease)
+        return None if rows is None else BegunTurn(fencing=fencing, rows=rows)
 
 
 def _holder_arguments(lease: NewLease) -> tuple[object, ...]:
