@@ -165,6 +165,7 @@ class App(Declarations):
             agent=agent_name(agent),
             traceparent=core.hooks.traceparent,
             enqueue=None if self._worker is None else self._worker.send,
+            recall=core.histories.last_message,
         )
 
     def handle(self, process_id: str) -> ProcessHandle[Any]:

@@ -138,6 +138,12 @@ def parse_queries(text: str) -> list[tuple[str, str]]:
     return [(name, _with_numbers(name, statement)) for name, statement in whole]
 
 
+def compact(statement: str) -> str:
+    """Return a statement without indentation and lines of comment. A text in it must not span lines."""
+    lines = map(str.strip, statement.splitlines())
+    return "\n".join([line for line in lines if not line.startswith("--")])
+
+
 def argument_names(statement: str) -> tuple[str, ...]:
     """Return the parameter names that a statement lists, in order; empty if it lists none."""
     if "-- arguments:" not in statement:

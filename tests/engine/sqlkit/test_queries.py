@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lash.sqlkit.queries import argument_names, in_schema, load_queries, parse_queries, quote_identifier
+from lash.sqlkit.queries import argument_names, compact, in_schema, load_queries, parse_queries, quote_identifier
 
 
 @pytest.fixture
@@ -159,3 +159,15 @@ def test_an_argument_that_is_listed_twice_is_refused() -> None:
     """Its number would be open."""
     with pytest.raises(ValueError, match="must list each argument once"):
         parse_queries("-- name: one\n-- arguments: a, a\nSELECT :a;")
+
+
+def test_a_compact_statement_says_the_same() -> None:
+    """Only indentation, empty ends of lines and lines of comment go; what is between quotes stays."""
+    statement = "-- What it is for.\nSELECT  ' -- a ', 1 -- one\n    FROM t  \n    -- why\nWHERE a = 'x  y';"
+    assert compact(statement) == "SELECT  ' -- a ', 1 -- one\nFROM t\nWHERE a = 'x  y';"
+
+
+def test_no_text_in_a_statement_spans_lines() -> None:
+    """`compact` may be used for every query of SQLite."""
+    for name, statement in load_queries("lash.sqlite.sql").items():
+        assert all(line.count("'") % 2 == 0 for line in compact(statement).splitlines()), name

@@ -56,10 +56,12 @@ class SessionHandle:
         agent: str | None = None,
         traceparent: Callable[[], str | None] = lambda: None,
         enqueue: Callable[[BatchDraft], Awaitable[Enqueued]] | None = None,
+        recall: Callable[[str, str], Message | None] = lambda _session_id, _node_id: None,
     ) -> None:
-        """Send by ``enqueue``, by default only to the queue of the storage."""
+        """``enqueue`` sends a message, by default to the queue of the storage; ``recall`` returns one from memory."""
         self._storage = storage
         self._send_batch = enqueue or storage.queue.enqueue
+        self._recall = recall
         self.session_id = session_id
         self._agent = agent
         self._traceparent = traceparent
@@ -183,7 +185,12 @@ class SessionHandle:
         forked = session_id or new_id()
         await self._storage.sessions.fork(self.session_id, forked, node_id=at)
         return SessionHandle(
-            self._storage, forked, agent=self._agent, traceparent=self._traceparent, enqueue=self._send_batch
+            self._storage,
+            forked,
+            agent=self._agent,
+            traceparent=self._traceparent,
+            enqueue=self._send_batch,
+            recall=self._recall,
         )
 
     async def state(self) -> dict[str, JSON]:
@@ -413,6 +420,9 @@ class SessionHandle:
     async def _reply(self, sent: Enqueued) -> str | None:
         """Return the reply to a message that was in this state, None if it is not there yet."""
         session, turn_id = self._storage.session(self.session_id), turn_id_of(sent.batch_id)
+        recalled = self._recall(self.session_id, reply_id(turn_id))
+        if recalled is not None:
+            return text_of(recalled)
         node = await session.node(reply_id(turn_id))
         if node is not None and isinstance(node.entry, MessageEntry):
             return text_of(node.entry.message)

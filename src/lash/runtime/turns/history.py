@@ -212,6 +212,11 @@ class Histories:
         self._keep(session_id, history)
         return history
 
+    def last_message(self, session_id: str, node_id: str) -> Message | None:
+        """Return the message of a node if it ends a history that is kept; what is kept was committed or read."""
+        kept = self._kept.get(session_id)
+        return None if kept is None or kept.leaf_node_id != node_id else next(iter(kept.messages(1)), None)
+
     def advance(self, session_id: str, commit: Commit, result: CommitResult) -> None:
         """Note a commit of ours."""
         kept = self._drop(session_id)

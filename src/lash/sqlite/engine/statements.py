@@ -13,6 +13,7 @@ from lash.base.seal import PLAIN, Seals
 from lash.errors import CorruptData, InvalidInput
 from lash.sqlite.engine.errors import UNSTORABLE, translate
 from lash.sqlite.engine.options import SQLiteValue, StatementHook
+from lash.sqlkit.queries import compact
 
 _CONTROL = {
     "begin": "BEGIN IMMEDIATE",
@@ -113,13 +114,15 @@ class Statements:
         if name not in self._texts:
             raise LookupError(f"unknown query {name!r}")
         asked = _AskedNames()
+        # The driver hashes the whole text of a statement each time.
+        text = compact(self._texts[name])
         try:
             # Explaining a statement prepares and binds it, but does not run it.
-            cursor.execute(self._texts[name], asked, explain=2).fetchall()
+            cursor.execute(text, asked, explain=2).fetchall()
         except apsw.Error as error:
             raise translate(error, f"query {name}") from error
         names = tuple(asked.names)
-        query = self._queries[name] = _Query(self._texts[name], names, _picker(names))
+        query = self._queries[name] = _Query(text, names, _picker(names))
         return query
 
 
