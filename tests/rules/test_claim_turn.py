@@ -149,8 +149,6 @@ def test_a_message_begins_nothing_if_the_lease_is_not_free(lease: LeaseRow) -> N
     [
         pytest.param(_ready(EARLY), id="ready"),
         pytest.param(msgspec.structs.replace(EMPTY, command_seq=3), id="command"),
-        pytest.param(msgspec.structs.replace(EMPTY, any_late=True), id="late"),
-        pytest.param(msgspec.structs.replace(EMPTY, any_claimed=True), id="claimed"),
         pytest.param(msgspec.structs.replace(EMPTY, next_available_at_ms=1), id="delayed"),
     ],
 )

@@ -68,6 +68,7 @@ from lash.model.queue import (
     BatchDraft,
     Boundary,
     Claim,
+    ClaimedTurn,
     ClaimOutcome,
     ClaimTurnOutcome,
     DeadLetter,
@@ -1136,6 +1137,15 @@ class QueueStore:
         The group is that of an idle ``claim``. The lease must be free or lapsed: a live one is Busy, also to its
         holder. A paused session yields NothingClaimed. The answer includes the session's revision and whether an
         earlier attempt left recorded effects, so a worker needs no other read to start.
+        """
+    def enqueue_and_claim(
+        self, draft: BatchDraft, owner: LeaseOwner, *, ttl_ms: int
+    ) -> tuple[Enqueued, ClaimedTurn | None]:
+        """Enqueue a batch and begin the turn of its session with it, in one write, if nothing comes before it.
+
+        The rows are those of ``enqueue`` and ``claim_turn``. The batch is only enqueued, and nothing is claimed, if the
+        session has other queued work, claimed or delayed work included, if its lease is not free, if it was paused or
+        parked, if the batch is delayed or a command, or if its source key is known.
         """
     def claim_command(self, fence: LeaseFence, *, ttl_ms: int) -> ClaimOutcome:
         """Claim the session command at the head of the queue, unless turn work comes first."""

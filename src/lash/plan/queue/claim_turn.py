@@ -100,10 +100,9 @@ def plan_turn_start(head: QueueHead) -> int | None:
     """
     lease, facts = head.lease, head.facts
     is_free = lease.token is None and lease.paused_until_ms is None and lease.waiting_for is None
-    is_queued = facts.candidates or facts.any_late or facts.any_claimed
-    if not is_free or is_queued or facts.command_seq is not None or facts.next_available_at_ms is not None:
-        return None
-    return lease.fencing + 1
+    # No claim is live without a lease, so whatever is ready is a candidate.
+    is_empty = not facts.candidates and facts.command_seq is None and facts.next_available_at_ms is None
+    return lease.fencing + 1 if is_free and is_empty else None
 
 
 def claimed_turn(
