@@ -179,6 +179,23 @@ class _Queue(_Noun):
             lambda answer: msgspec.structs.replace(act, created=answer.created),
         )
 
+    async def enqueue_and_claim(
+        self, draft: lash.model.BatchDraft, owner: lash.model.LeaseOwner, *, ttl_ms: int
+    ) -> tuple[lash.Enqueued, lash.model.ClaimedTurn | None]:
+        """Two acts in one write: the second may not happen."""
+        sent = EnqueueAct(session=draft.session_id, key=str(draft.source_key))
+        taken = AcquireAct(subject=f"session:{draft.session_id}")
+
+        def answer(result: tuple[lash.Enqueued, lash.model.ClaimedTurn | None]) -> Act | None:
+            turn = result[1]
+            if turn is None:
+                return None
+            self._seen(turn.claim)
+            return msgspec.structs.replace(taken, fencing=turn.lease.fencing, token=turn.lease.token)
+
+        work = self._call(taken, self._inner.enqueue_and_claim(draft, owner, ttl_ms=ttl_ms), answer)
+        return await self._call(sent, work, lambda result: msgspec.structs.replace(sent, created=result[0].created))
+
     async def claim(self, fence: lash.model.LeaseFence, **options: Any) -> ClaimOutcome:  # noqa: ANN401 - as they are
         return self._seen(await self._inner.claim(fence, **options))
 
