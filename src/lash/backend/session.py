@@ -235,9 +235,9 @@ class Sessions:
         """Give the hints of deletions: the sessions are gone, and what was tied to them may be ready now."""
         for session_id in deleted:
             # Nothing can be ready there, so that no worker is looked for.
-            self._hints.notify(process=False, work=False, changed=session_id)
+            self._hints.notify(process=False, work=False, changed=session_id, later=True)
         if deleted:
-            self._hints.notify()
+            self._hints.notify(later=True)
 
 
 class BoundSession:
