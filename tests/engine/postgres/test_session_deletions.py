@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
@@ -14,6 +15,8 @@ from lash.errors import SessionDeleted, StoreError, StoreUnavailable
 from lash.model.process.event import WakeState
 from lash.model.session.session import ActivePath
 from lash.model.trigger.schedule import ScheduleDraft
+from lash.postgres.engine.options import PostgresOptions
+from lash.sqlkit.queries import load_queries
 from tests.contract.queue_state import late, queued
 from tests.engine.postgres.proxy import Cut, proxy_before
 from tests.engine.postgres.test_trigger_guards import gate_on
@@ -25,6 +28,20 @@ from tests.raw import raw
 
 ALONE: Final = ["session_delete_untied"]
 _LEFT: Final = "SELECT 1 FROM lash_nodes UNION ALL SELECT 1 FROM lash_segments UNION ALL SELECT 1 FROM lash_runs"
+
+_LOAD: Final = """
+INSERT INTO lash_session_ids (session_id) SELECT 'u' || n FROM generate_series(1, 5000) AS n;
+INSERT INTO lash_sessions (session_id, name, created_at_ms, model, relation, revision, updated_at_ms)
+SELECT 'u' || n, 'n', n, '', t.relation, 1, n FROM generate_series(1, 5000) AS n, lash_sessions AS t;
+INSERT INTO lash_session_leases (session_key) SELECT session_key FROM lash_sessions WHERE session_id <> 's';
+INSERT INTO lash_segments (session_key, segment) SELECT session_key, 1 FROM lash_sessions WHERE session_id <> 's';
+INSERT INTO lash_nodes (session_key, segment, depth, seq, node_id, user_message, body, kind)
+SELECT session_key, 1, n, n, 'n' || n, true, '{}', 'message'
+FROM lash_sessions, generate_series(1, 4) AS n WHERE session_id <> 's';
+ANALYZE
+"""
+_FEW: Final = 40
+"""More than the rows of two sessions: ids, leases and sessions for the locks, and what is deleted."""
 
 
 async def _subscription(storage: lash.Storage) -> None:
@@ -254,3 +271,35 @@ async def test_a_deletion_whose_answer_was_lost_is_not_repeated(postgres_storage
         assert raised.value.outcome_unknown
         assert sent == ALONE
         assert await storage.sessions.ids() == ("kept",)
+
+
+async def test_a_deletion_reads_few_rows_however_many_sessions_there_are(
+    storage: lash.Storage, postgres_storage_url: str
+) -> None:
+    """At 5,000 sessions with four nodes each, deleting two reads what belongs to them, by indexes."""
+    for statement in _LOAD.strip().split(";\n"):
+        await raw(postgres_storage_url, statement)
+    options = PostgresOptions.from_url(postgres_storage_url)
+    text = load_queries("lash.postgres.sql", schema=options.schema)["session_delete_untied"]
+    for mode in ("force_custom_plan", "force_generic_plan"):
+        async with rival(postgres_storage_url) as connection:
+            await connection.execute(f"SET plan_cache_mode = {mode}; SET enable_seqscan = off")
+            await connection.execute(f"PREPARE asked AS {text}")
+            for is_second, deleted in (("false", 0), ("true", 2)):
+                explain = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE asked"
+                found = await connection.fetchval(f"{explain} ('{{u7,u77}}', false, {is_second})")
+                plan = json.loads(found)[0]["Plan"]
+                assert plan["Actual Rows"] == deleted
+                scans = [node for node in _nodes(plan) if "Relation Name" in node and "Scan" in node["Node Type"]]
+                assert sum(map(_rows_read, scans)) <= _FEW, (mode, scans)
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _rows_read(node: dict[str, Any]) -> float:
+    """Return how many rows a scan read, filtered out or not."""
+    return float((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
