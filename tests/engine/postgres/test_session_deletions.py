@@ -170,7 +170,7 @@ async def test_a_fork_made_meanwhile_keeps_its_nodes(storage: lash.Storage, post
 
 
 async def test_a_wake_queued_meanwhile_is_undeliverable(storage: lash.Storage, postgres_storage_url: str) -> None:
-    """A deletion that waited for an event marks its wake, which would stay queued for ever."""
+    """A deletion that waited for an event marks its wake, which would stay queued permanently."""
     await storage.processes.register(process("p", NEWS))
     async with gate_on(postgres_storage_url, "lash_wakes") as gate:
         appending = asyncio.create_task(storage.events.append("p", news(wake="s")))
