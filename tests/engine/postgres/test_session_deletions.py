@@ -38,7 +38,7 @@ INSERT INTO lash_segments (session_key, segment) SELECT session_key, 1 FROM lash
 INSERT INTO lash_nodes (session_key, segment, depth, seq, node_id, user_message, body, kind)
 SELECT session_key, 1, n, n, 'n' || n, true, '{}', 'message'
 FROM lash_sessions, generate_series(1, 4) AS n WHERE session_id <> 's';
-ANALYZE
+ANALYZE lash_session_ids, lash_sessions, lash_session_leases, lash_segments, lash_nodes
 """
 _FEW: Final = 40
 """More than the rows of two sessions: ids, leases and sessions for the locks, and what is deleted."""
