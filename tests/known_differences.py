@@ -198,6 +198,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "schema_unique_keys": "PostgreSQL reads all keys of the tables at once, to save a round trip",
     "session_create": "PostgreSQL creates a session as one statement, SQLite step by step",
     "session_delete": "PostgreSQL deletes and buries a session in one statement (session_bury)",
+    "session_delete_untied": "PostgreSQL deletes sessions without ties as one statement, SQLite step by step",
     "session_head": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "session_insert": "PostgreSQL creates a session as one statement, SQLite step by step",
     "session_insert_lease": "PostgreSQL creates a session as one statement, SQLite step by step",

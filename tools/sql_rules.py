@@ -14,7 +14,9 @@ SHARED = f"{SOURCE}/backend"
 
 _PURPOSE = re.compile(r"--[ \t]*\w")
 _QUERY_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_QUERY_METHODS = frozenset({"one", "all", "run", "run_many", "read_one", "read_all", "write_one", "write_all"})
+_QUERY_METHODS = frozenset(
+    {"one", "all", "run", "run_many", "read_one", "read_all", "write_one", "write_all", "write_under_locks"}
+)
 _NAME_POSITIONS = 2
 """The engines' methods take the name first, or second after the shape of a row."""
 _COMMENT = re.compile(r"--[^\n]*")

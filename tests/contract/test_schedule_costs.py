@@ -38,6 +38,7 @@ _QUESTIONS: Final = (
     ("schedule_delete_session", "'s4'"),
     ("session_ties", "'s4'"),
     ("session_ties", "'missing'"),
+    ("session_delete_untied", "'{s4,missing}', false, true"),
     ("schedule_prune", "50, 100"),
     ("schedule_change", "'s3', 'k103', '{}', false, NULL, NULL, 1, 1, 1, NULL"),
 )

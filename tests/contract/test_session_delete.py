@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
@@ -21,11 +22,12 @@ from lash.testing.harness import Harness
 from tests.contract.queue_state import claimed, late, queued
 from tests.factories.effect import effect
 from tests.factories.process import NEWS, granted, news, process, stored
-from tests.factories.session import acquired, chain, commit, created, draft, owner, spent
+from tests.factories.session import acquired, chain, commit, created, draft, owner, spent, started
 from tests.factories.trigger import by_session, pressed, trigger
 from tests.factories.wait import YES
 
 TTL: Final = 60_000
+_ROUNDS: Final = 10
 
 
 async def inhabited(storage: Storage, session_id: str) -> tuple[Lease, WaitKey]:
@@ -128,3 +130,49 @@ class TestSessionDelete:
         assert await storage.effects.list(TurnScope(session_id="s", turn_id="t")) == ()
         assert await storage.waits.resolve(key, YES) == UnknownOrRevoked()
         assert (await storage.triggers.list(TriggerFilter(session_id="s"))).subscriptions == ()
+
+    async def test_many_sessions_with_and_without_ties(self, harness: Harness) -> None:
+        """Each of many is deleted whole, whatever it has, and what outlives it is detached."""
+        storage = await harness.open()
+        plain = [f"plain {number}" for number in range(20)]
+        for name in plain:
+            await started(storage, name)
+        await inhabited(storage, "s")
+        await inhabited(storage, "other")
+        names = (*plain[:18], "s", "unknown", *plain[18:])
+        assert await storage.sessions.delete_many(names) == tuple(each for each in names if each != "unknown")
+        assert await storage.sessions.ids() == ("other",)
+        assert (await stored(storage, "process of s")).wake_session_id is None
+        assert (await stored(storage, "process of other")).wake_session_id == "other"
+        assert [each.process_id for each in await storage.events.undeliverable_wakes()] == ["process of s"]
+        assert len((await storage.triggers.list()).subscriptions) == 1
+        assert (await storage.maintenance.collect_garbage(dry_run=True)).is_clean
+
+    async def test_a_message_beside_a_deletion_is_never_lost_unseen(self, harness: Harness) -> None:
+        """It goes with the session, in whose queue it was, or is refused; nothing of it stays."""
+        storage, other = await harness.open(), await harness.open()
+        for number in range(_ROUNDS):
+            name = f"s{number}"
+            await started(storage, name)
+            sent, deleted = await asyncio.gather(
+                queued(other, late("hello", session_id=name)), storage.sessions.delete(name), return_exceptions=True
+            )
+            assert deleted is True
+            assert not isinstance(sent, BaseException) or type(sent) is SessionDeleted
+            await created(storage, name)
+            assert await storage.queue.list(name) == ()
+        assert (await storage.maintenance.collect_garbage(dry_run=True)).is_clean
+
+    async def test_an_event_beside_a_deletion_leaves_no_queued_wake(self, harness: Harness) -> None:
+        """Its wake is undeliverable, whether the event came before or after the deletion."""
+        storage, other = await harness.open(), await harness.open()
+        for number in range(_ROUNDS):
+            name = f"s{number}"
+            await started(storage, name)
+            await storage.processes.register(process(f"p{number}", NEWS))
+            _, deleted = await asyncio.gather(
+                other.events.append(f"p{number}", news(wake=name)), storage.sessions.delete(name)
+            )
+            assert deleted is True
+        lost = await storage.events.undeliverable_wakes()
+        assert {each.process_id for each in lost} == {f"p{number}" for number in range(_ROUNDS)}

@@ -125,6 +125,8 @@ QUERIES: Final[dict[str, tuple[str, str, int]]] = {
     "all": ("trigger_page", f"{_NONE}, NULL, NULL, NULL, NULL, NULL, NULL", 101),
     "a session's end": ("trigger_delete_session", "'session7'", 1),
     "whether a session ends more": ("session_ties", "'session7'", 1),
+    "the locks of deletions": ("session_delete_untied", "'{session7,session9}', false, false", 0),
+    "a deletion": ("session_delete_untied", "'{session7,session9}', false, true", 2),
     "all deliveries": ("emit_all_deliveries", "77", 1),
     "one delivery": ("emit_delivery", "77, 'id'", 1),
     "prunable": ("emit_prunable", "1000000, 100", 100),

@@ -211,14 +211,18 @@ class Sessions:
                     await _next_change(listener)
 
     async def delete_many(self, session_ids: Collection[str]) -> tuple[str, ...]:
-        return self._announce(await self._rows.delete_many(check_identifiers("session_ids", session_ids)))
+        deleted = await self._rows.delete_many(check_identifiers("session_ids", session_ids))
+        self._announce(deleted)
+        return tuple(deleted)
 
     async def delete_expired(self, *, limit: int = 100) -> tuple[str, ...]:
-        return self._announce(await self._rows.delete_expired(check_limit(limit)))
+        deleted = await self._rows.delete_expired(check_limit(limit))
+        self._announce(deleted)
+        return tuple(deleted)
 
     async def delete(self, session_id: str) -> bool:
         deleted = await self._rows.delete(check_identifier("session_id", session_id))
-        self._hints.notify(changed=session_id)
+        self._announce([session_id])
         return deleted
 
     def handle(self, session_id: str) -> BoundSession:
@@ -227,10 +231,13 @@ class Sessions:
             self._rows, self._rules, self._values, self._hints, check_identifier("session_id", session_id)
         )
 
-    def _announce(self, deleted: Collection[str]) -> tuple[str, ...]:
+    def _announce(self, deleted: Collection[str]) -> None:
+        """Give the hints of deletions: the sessions are gone, and what was tied to them may be ready now."""
         for session_id in deleted:
-            self._hints.notify(changed=session_id)
-        return tuple(deleted)
+            # Nothing can be ready there, so that no worker is looked for.
+            self._hints.notify(process=False, work=False, changed=session_id, later=True)
+        if deleted:
+            self._hints.notify(later=True)
 
 
 class BoundSession:

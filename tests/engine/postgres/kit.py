@@ -17,6 +17,10 @@ _QUERIES = {
     "create": 'CREATE TABLE :"schema".items (id bigint PRIMARY KEY, n bigint NOT NULL DEFAULT 0, note text)',
     "insert": 'INSERT INTO :"schema".items (id, n) VALUES ($1, $2) RETURNING id, n',
     "add": 'UPDATE :"schema".items SET n = n + 1 WHERE id = $1 RETURNING id, n',
+    "add_unless_second": (
+        'UPDATE :"schema".items SET n = n + 1 / (1 - $2::boolean::int) WHERE id = $1::bigint RETURNING id, n'
+    ),
+    "run": "SELECT pg_current_xact_id()::text::bigint, $1::boolean::int::bigint",
     "get": 'SELECT id, n FROM :"schema".items WHERE id = $1',
     "list": 'SELECT id, n FROM :"schema".items ORDER BY id',
     "one": "SELECT 1::bigint, 2::bigint",

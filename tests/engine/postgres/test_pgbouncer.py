@@ -108,6 +108,15 @@ async def test_an_idle_transaction_is_limited_in_both_modes(pooled_url: str) -> 
     assert (inside, after) == (Text(0, "4321ms"), Text(0, "0"))
 
 
+async def test_a_write_under_locks_is_one_transaction_in_both_modes(pooled_url: str) -> None:
+    """The pooler gives both runs of the statement to one server connection, also while others share it."""
+    async with opened(pooled_url, max_size=4) as database:
+        found = await asyncio.gather(*(database.write_under_locks(Item, "run", repeatable=False) for _ in range(20)))
+    assert [[run.n for run in runs] for runs in found] == [[0, 1]] * 20
+    assert {first.id == second.id for first, second in found} == {True}
+    assert len({first.id for first, _ in found}) == 20
+
+
 async def _same(text: str) -> str:
     await asyncio.sleep(0)
     return text

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import lash
+import pytest
+
+from lash.errors import InvalidInput
 from tests.engine.postgres.kit import Item, Text, opened, raw_connection, with_items
 from tests.engine.postgres.proxy import proxy_before
-from tests.factories.session import started
-from tests.raw import raw
 
 
 async def test_a_warm_read_or_write_is_one_round_trip(postgres_storage_url: str) -> None:
@@ -40,16 +40,23 @@ async def test_the_hook_hears_every_statement_before_it_is_sent(postgres_storage
     assert heard == ["begin", "create", "insert", "commit", "get", "add"]
 
 
-async def test_deleting_a_session_sends_nothing_that_has_nothing_to_do(postgres_storage_url: str) -> None:
-    """A session without schedules, subscriptions, processes and forks takes five statements and their transaction."""
-    heard: list[str] = []
-    async with await lash.open(postgres_storage_url, on_statement=heard.append) as storage:
-        await started(storage)
-        heard.clear()
-        assert await storage.sessions.delete("s")
-    statements = ["trigger_hold_session", "session_ties", "session_lock", "event_lose_session", "session_bury"]
-    assert heard == ["begin", *statements, "commit"]
-    assert await raw(postgres_storage_url, "SELECT 1 FROM lash_nodes UNION ALL SELECT 1 FROM lash_segments") == []
+async def test_a_write_under_locks_is_one_round_trip(postgres_storage_url: str) -> None:
+    """Both runs are in one transaction, the second after the first, and they are sent in one exchange."""
+    async with proxy_before(postgres_storage_url) as (proxy, url), opened(url) as database:
+        await database.write_under_locks(Item, "run", repeatable=False)
+        start = proxy.round_trips
+        first, second = await database.write_under_locks(Item, "run", repeatable=False)
+        assert proxy.round_trips - start == 1
+        assert (first.id, first.n, second.n) == (second.id, 0, 1)
+
+
+async def test_a_write_under_locks_that_fails_writes_nothing(postgres_storage_url: str) -> None:
+    """An error in the second run rolls the first one back, and the connection can be used again."""
+    async with opened(postgres_storage_url, max_size=1) as database:
+        await with_items(database, 1)
+        with pytest.raises(InvalidInput):
+            await database.write_under_locks(Item, "add_unless_second", 1, repeatable=False)
+        assert await database.read_one(Item, "get", 1) == Item(1, 0)
 
 
 async def test_concurrent_calls_use_several_connections(postgres_storage_url: str) -> None:

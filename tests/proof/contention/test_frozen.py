@@ -52,8 +52,12 @@ async def _frozen(url: str, name: str) -> AsyncIterator[subprocess.Popen[str]]:
 
 
 async def _prepare(storage: lash.Storage, url: str) -> None:
-    """Create a session with a turn, and a schedule with two ticks that are due: these fire in one transaction."""
+    """Create a session with a turn, and a schedule with two ticks that are due: these fire in one transaction.
+
+    The session has a fork: without ties it would be deleted by one statement, in which its process cannot stop.
+    """
     await started(storage)
+    await storage.sessions.fork("s", "heir")
     await storage.schedules.register(
         lash.model.ScheduleDraft(key="hourly", cron="0 * * * *", catch_up=lash.CatchUp.ALL)
     )

@@ -188,6 +188,9 @@ def server_connection(seam: Seam) -> type[asyncpg.Connection[asyncpg.Record]]:
         async def fetch(self, query: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401 (the driver's)
             return await self._pass(query, super().fetch, values, options)
 
+        async def fetchmany(self, query: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401 (the driver's)
+            return await self._pass(query, super().fetchmany, values, options)
+
         async def execute(self, query: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401 (the driver's)
             return await self._pass(query, super().execute, values, options)
 

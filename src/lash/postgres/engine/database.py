@@ -134,6 +134,15 @@ class Database:
         rows = await self._fetch(name, args, reads=False, repeatable=repeatable)
         return [_shaped(shape, name, row, self.seals) for row in rows]
 
+    async def write_under_locks(self, shape: type[T], name: str, *args: object, repeatable: bool) -> list[T]:
+        """Run one statement twice in one transaction and one round trip, and return the rows of both runs.
+
+        Its last argument is added: False in the first run, which only takes locks, and True in the second. The second
+        run sees what others committed while the first one waited. See :meth:`write_one` for ``repeatable``.
+        """
+        rows = await self._fetch(name, args, reads=False, repeatable=repeatable, under_locks=True)
+        return [_shaped(shape, name, row, self.seals) for row in rows]
+
     async def send_quietly(self, name: str, *args: object) -> None:
         """Run one statement that belongs to no operation and may be lost: no hook is called, nothing is retried."""
         text = self.statement(name)
@@ -277,8 +286,13 @@ class Database:
         except DRIVER_ERRORS as error:
             raise self.failure(error, FailurePhase.CONNECT, "connect") from error
 
-    async def _ask(self, name: str, text: str, args: Sequence[object], *, quietly: bool) -> list[asyncpg.Record]:
-        """Run one statement on a connection of the pool, ``quietly`` without the hook; errors are not translated."""
+    async def _ask(
+        self, name: str, text: str, args: Sequence[object], *, quietly: bool, under_locks: bool = False
+    ) -> list[asyncpg.Record]:
+        """Run one statement on a connection of the pool, ``quietly`` without the hook; errors are not translated.
+
+        ``under_locks``: twice, as `write_under_locks` says.
+        """
         connections, watch = self._connections, self._watch
         self._check_usable()
         connection = connections.take_idle()
@@ -288,7 +302,11 @@ class Database:
         try:
             if not quietly:
                 self._announce(name)
-            rows = await connection.fetch(text, *args)
+            if under_locks:
+                # Without a BEGIN: the server ends the transaction after the last of the runs that it is sent at once.
+                rows = await connection.fetchmany(text, [(*args, False), (*args, True)])
+            else:
+                rows = await connection.fetch(text, *args)
         except (asyncio.CancelledError, TimeoutError):
             # The server may take long to cancel the statement; the caller does not wait for it.
             connections.return_later(connections.release(connection))
@@ -307,11 +325,13 @@ class Database:
             await connections.give_back(connection)
         return rows
 
-    async def _fetch(self, name: str, args: Sequence[object], *, reads: bool, repeatable: bool) -> list[asyncpg.Record]:
+    async def _fetch(
+        self, name: str, args: Sequence[object], *, reads: bool, repeatable: bool, under_locks: bool = False
+    ) -> list[asyncpg.Record]:
         text, may_be_applied = self.statement(name), False
         for tries in range(1, MAX_TRIES + 1):
             try:
-                return await self._ask(name, text, args, quietly=False)
+                return await self._ask(name, text, args, quietly=False, under_locks=under_locks)
             except DRIVER_ERRORS as error:
                 remedy = remedy_for(error, FailurePhase.STATEMENT)
                 may_be_applied |= remedy is Remedy.RETRY_IF_IDEMPOTENT and not reads

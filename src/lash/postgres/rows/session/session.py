@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -36,12 +35,12 @@ from lash.postgres.rows.session.append import PostgresAppends
 from lash.postgres.rows.session.change import read_changes, read_changes_end
 from lash.postgres.rows.session.commit import PostgresCommits
 from lash.postgres.rows.session.create import PostgresCreations
+from lash.postgres.rows.session.delete import PostgresDeletions
 from lash.postgres.rows.session.erase import run_erasure
-from lash.postgres.rows.session.fork import create_arguments, drop_runs, reclaim_graphs, recount, run_fork
+from lash.postgres.rows.session.fork import create_arguments, recount, run_fork
 from lash.postgres.rows.session.lookup import missing
 from lash.postgres.rows.session.node import NodeAnswer, NodePageAnswer
 from lash.postgres.rows.session.page import read_page
-from lash.postgres.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Flag, Number, Text
 from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFirstCommit, DecideFork, DecodePage
 
@@ -112,31 +111,6 @@ class ManifestAnswer(msgspec.Struct, frozen=True, array_like=True):
     components: list[CurrentComponent]
 
 
-class LockAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """A session that is locked for its deletion, and its last fencing number."""
-
-    session_key: int
-    fencing: int
-
-
-class TiesAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """Which rows of other nouns must be deleted or detached before a session is deleted."""
-
-    has_declarations: bool
-    has_processes: bool
-
-
-class BuriedAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """Whether forks inherit the graph of a deleted session, and the last run that it inherited."""
-
-    has_heirs: bool
-    run_key: int | None
-
-
-class _Refused(Exception):
-    """Rolls back the deletion of a session that is not expired any more, or whose lease is live."""
-
-
 class _Read(NamedTuple, Generic[T]):
     """What was read, which may be None."""
 
@@ -153,6 +127,7 @@ class PostgresSessionRows:
         self._commits = PostgresCommits(database, self._heads)
         self._appends = PostgresAppends(database, self._heads)
         self._creations = PostgresCreations(database, self._heads)
+        self._deletions = PostgresDeletions(database, self._heads)
 
     async def create(self, encoded: EncodedMeta) -> tuple[MetaRow, bool]:
         session_id, arguments = encoded.meta.session_id, create_arguments(self._database.seals, encoded)
@@ -187,25 +162,13 @@ class PostgresSessionRows:
         return await read_changes_end(self._database)
 
     async def delete(self, session_id: str) -> bool:
-        self._heads.forget(session_id)
-        async with self._database.transaction() as transaction:
-            return await _delete(transaction, self._database.options.schema, session_id, only_expired=False)
+        return await self._deletions.delete(session_id)
 
     async def delete_many(self, session_ids: Sequence[str]) -> list[str]:
-        return [each for each in session_ids if await self.delete(each)]
+        return await self._deletions.delete_many(session_ids)
 
     async def delete_expired(self, limit: int) -> list[str]:
-        found = await self._database.read_all(Text, "session_expired", limit)
-        return [row.text for row in found if await self._delete_expired(row.text)]
-
-    async def _delete_expired(self, session_id: str) -> bool:
-        self._heads.forget(session_id)
-        with suppress(_Refused):
-            async with self._database.transaction() as transaction:
-                if await _delete(transaction, self._database.options.schema, session_id, only_expired=True):
-                    return True
-                raise _Refused
-        return False
+        return await self._deletions.delete_expired(limit)
 
     async def meta(self, session_id: str) -> MetaRow:
         return await self._existing(session_id, await self.find(session_id))
@@ -383,37 +346,6 @@ def _complete(
     nodes = [row for part in parts if not part.is_inherited for row in seals.open_rows(part.rows())]
     parts.clear()
     return _Read(decode(msgspec.structs.replace(answer, inherited=inherited, nodes=nodes)))
-
-
-async def _delete(transaction: Transaction, schema: str, session_id: str, *, only_expired: bool) -> bool:
-    # The order of all nouns. From here on no schedule or subscription of the session can be created. A separate
-    # statement, so that the next ones see what others committed while this one waited.
-    await transaction.run("trigger_hold_session", session_id)
-    await _untie(transaction, session_id)
-    # Processes before the session, as an append that wakes it takes its locks; its wakes after it, as a commit.
-    held = await transaction.one(LockAnswer, "session_lock", session_id, only_expired)
-    await transaction.run("event_lose_session", session_id)
-    if held is None:
-        return False
-    buried = await transaction.one(BuriedAnswer, "session_bury", held.session_key, held.fencing)
-    if buried is None:
-        return False
-    owners = await drop_runs(transaction, schema, buried.run_key)
-    keys = [held.session_key, *owners] if buried.has_heirs else owners
-    await reclaim_graphs(transaction, schema, keys)
-    return True
-
-
-async def _untie(transaction: Transaction, session_id: str) -> None:
-    """Delete the session's schedules and subscriptions and detach its processes. Most sessions have neither."""
-    ties = await transaction.one(TiesAnswer, "session_ties", session_id)
-    if ties is None or ties.has_declarations:
-        # Schedules before subscriptions, as firing a schedule locks it and then the subscriptions.
-        await transaction.run("schedule_delete_session", session_id)
-        # Subscriptions before processes: an emission locks them, so the processes that it starts are visible below.
-        await delete_subscriptions(transaction, session_id)
-    if ties is None or ties.has_declarations or ties.has_processes:
-        await transaction.run("grant_detach", session_id)
 
 
 async def _tombstone(

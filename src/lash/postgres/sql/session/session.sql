@@ -117,32 +117,132 @@ JOIN :"schema".lash_sessions AS s ON s.session_key = lease.session_key
 WHERE NOT $2::boolean OR (s.expires_at_ms <= :"schema".lash_now_ms() AND NOT lease.live)
 FOR UPDATE OF s;
 
--- name: session_ties
--- Whether a session that is about to be deleted has schedules or subscriptions, and whether it has grants of processes
--- or is woken by them. ORDER BY instead of EXISTS, which may scan the rows of all sessions.
-SELECT
+-- fragment: ties
+-- Whether the session a.session_id has schedules or subscriptions, and whether it has grants of processes or is woken by
+-- them. ORDER BY instead of EXISTS, which may scan the rows of all sessions.
     (
         SELECT s.key FROM :"schema".lash_schedules AS s
-        WHERE s.owner_session_id = $1::text AND s.definition IS NOT NULL
+        WHERE s.owner_session_id = a.session_id AND s.definition IS NOT NULL
         ORDER BY s.owner_session_id, s.key
         LIMIT 1
     ) IS NOT NULL OR (
         SELECT t.key FROM :"schema".lash_trigger_subscriptions AS t
-        WHERE t.owner_session_id = $1::text
+        WHERE t.owner_session_id = a.session_id
         ORDER BY t.owner_session_id, t.key
         LIMIT 1
-    ) IS NOT NULL,
+    ) IS NOT NULL AS has_declarations,
     (
         SELECT g.process_key FROM :"schema".lash_grants AS g
-        WHERE g.session_id = $1::text
+        WHERE g.session_id = a.session_id
         ORDER BY g.session_id, g.frame_id, g.process_key
         LIMIT 1
     ) IS NOT NULL OR (
         SELECT p.process_key FROM :"schema".lash_processes AS p
-        WHERE p.wake_session_id = $1::text
+        WHERE p.wake_session_id = a.session_id
         ORDER BY p.wake_session_id, p.process_key
         LIMIT 1
-    ) IS NOT NULL;
+    ) IS NOT NULL AS has_processes
+
+-- name: session_ties
+-- The same of one session that is about to be deleted.
+SELECT
+-- include: ties
+FROM (SELECT $1::text AS session_id) AS a;
+
+-- name: session_delete_untied
+-- Deletes those of some sessions to which nothing of other nouns and no fork is tied, with everything that they own, and
+-- keeps their last numbers. It runs twice in one transaction: first ($3 false) it locks the rows of the ids, then the
+-- leases, then the sessions, each in the order of their keys. The second run ($3 true) sees what others committed while
+-- the first one waited, and writes. A session that the first run did not lock stays: its rows may have changed since.
+-- If only expired sessions are wanted ($2), any other and one whose lease is live stays. Returns a row for each id ($1),
+-- in their order.
+WITH ids AS (
+    SELECT i.session_id
+    FROM :"schema".lash_session_ids AS i
+    WHERE i.session_id = ANY ($1::text[]) AND i.deleted_at_ms IS NULL
+    ORDER BY i.session_id
+    FOR UPDATE
+),
+lease AS (
+    SELECT
+        l.session_key, l.fencing, l.token IS NOT NULL AND l.expires_at_ms > :"schema".lash_now_ms() AS live,
+        s.xmax = pg_current_xact_id()::xid AS was_locked
+    FROM ids
+    JOIN :"schema".lash_sessions AS s ON s.session_id = ids.session_id
+    JOIN :"schema".lash_session_leases AS l ON l.session_key = s.session_key
+    ORDER BY l.session_key
+    FOR UPDATE OF l
+),
+held AS (
+    SELECT
+        s.session_key, s.session_id, lease.fencing, lease.was_locked,
+        NOT $2::boolean OR (s.expires_at_ms <= :"schema".lash_now_ms() AND NOT lease.live) IS TRUE AS is_wanted
+    FROM lease
+    JOIN :"schema".lash_sessions AS s ON s.session_key = lease.session_key
+    ORDER BY s.session_key
+    FOR UPDATE OF s
+),
+-- Only the second run reads what is tied.
+facts AS MATERIALIZED (
+    SELECT
+        a.place, a.session_id, $3::boolean AS is_second, held.session_key, held.fencing,
+        coalesce(held.was_locked, false) AS was_locked, coalesce(held.is_wanted, NOT $2::boolean) AS is_wanted,
+        CASE WHEN $3::boolean
+            THEN ties.has_declarations OR ties.has_processes OR ties.is_woken OR ties.has_relatives
+        END AS is_tied
+    FROM unnest($1::text[]) WITH ORDINALITY AS a (session_id, place)
+    LEFT JOIN held ON held.session_id = a.session_id
+    CROSS JOIN LATERAL (
+        SELECT
+-- include: ties
+            , (
+                SELECT w.target_session_id FROM :"schema".lash_wakes AS w
+                WHERE w.target_session_id = a.session_id AND w.state = 'queued'
+                ORDER BY w.target_session_id
+                LIMIT 1
+            ) IS NOT NULL AS is_woken,
+            (
+                SELECT r.owner_key FROM :"schema".lash_runs AS r
+                WHERE r.owner_key = held.session_key
+                ORDER BY r.owner_key
+                LIMIT 1
+            ) IS NOT NULL OR (
+                SELECT i.run_key FROM :"schema".lash_inherited AS i WHERE i.session_key = held.session_key
+            ) IS NOT NULL AS has_relatives
+    ) AS ties
+),
+doomed AS MATERIALIZED (
+    SELECT f.session_key, f.session_id, f.fencing
+    FROM facts AS f
+    WHERE f.is_second AND f.was_locked AND f.is_wanted AND NOT f.is_tied
+),
+gone AS (
+    DELETE FROM :"schema".lash_sessions AS s
+    WHERE s.session_key = ANY (array(SELECT d.session_key FROM doomed AS d))
+    RETURNING s.session_key, s.revision
+),
+nodes AS (
+    DELETE FROM :"schema".lash_nodes AS n
+    WHERE n.session_key = ANY (array(SELECT d.session_key FROM doomed AS d))
+),
+segments AS (
+    DELETE FROM :"schema".lash_segments AS g
+    WHERE g.session_key = ANY (array(SELECT d.session_key FROM doomed AS d))
+),
+buried AS (
+    UPDATE :"schema".lash_session_ids AS i
+    SET revision = gone.revision, fencing = d.fencing, deleted_at_ms = :"schema".lash_now_ms(),
+        changed_xid = pg_current_xact_id()
+    FROM gone
+    JOIN doomed AS d ON d.session_key = gone.session_key
+    WHERE i.session_id = d.session_id
+    RETURNING i.session_id
+)
+SELECT f.session_id, b.session_id IS NOT NULL, f.session_key IS NOT NULL, f.is_wanted, f.is_tied
+FROM facts AS f
+LEFT JOIN buried AS b ON b.session_id = f.session_id
+WHERE f.is_second
+ORDER BY f.place;
 
 -- name: session_bury
 -- Deletes a locked session and, by cascade, all that it owns; keeps its last numbers. Its graph is deleted too if no

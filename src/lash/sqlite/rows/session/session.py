@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from lash.base.compression import BlobRef
 from lash.model.session.commit import AppendResult, CommitResult
@@ -22,39 +21,27 @@ from lash.plan.session.kind import NodePage
 from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
 from lash.plan.session.node import FEW_NODES, WHOLE_PATH, PathRow, TailRow
 from lash.plan.session.page import PreparedPage
-from lash.plan.session.session import HeadRow, HeldNode, ReadRow, RevisionRows, uncommitted
+from lash.plan.session.session import HeldNode, ReadRow, RevisionRows, uncommitted
 from lash.plan.session.trace import TurnTraceRow
 from lash.plan.session.turn import TurnRow
 from lash.plan.session.usage import UsageRow
 from lash.sqlite.engine.database import Database, Reader, Transaction
 from lash.sqlite.engine.parameters import json_array
-from lash.sqlite.rows.process.grant import detach_session
 from lash.sqlite.rows.session.append import apply_append
 from lash.sqlite.rows.session.change import read_changes, read_changes_end
 from lash.sqlite.rows.session.commit import apply_commit
 from lash.sqlite.rows.session.create import create_committed
+from lash.sqlite.rows.session.delete import delete_expired_sessions, delete_session, delete_sessions
 from lash.sqlite.rows.session.erase import apply_erasure
-from lash.sqlite.rows.session.fork import (
-    add_labels,
-    apply_fork,
-    drop_runs,
-    insert_session,
-    last_run,
-    reclaim_graphs,
-    recount,
-)
+from lash.sqlite.rows.session.fork import add_labels, apply_fork, insert_session, recount
 from lash.sqlite.rows.session.lookup import find_head, find_meta, find_session_key, missing
 from lash.sqlite.rows.session.node import read_children, read_kind, read_nodes
 from lash.sqlite.rows.session.page import read_page
-from lash.sqlite.rows.trigger.schedule import delete_session_schedules
-from lash.sqlite.rows.trigger.trigger import delete_subscriptions
 from lash.sqlkit.rows import Number, Text
 from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFirstCommit, DecideFork, DecodePage
 
 R = TypeVar("R")
 T = TypeVar("T")
-_DELETED_AT_ONCE: Final = 100
-"""How many sessions one transaction deletes at most: other writers wait for it."""
 
 
 class SQLiteSessionRows:
@@ -101,23 +88,10 @@ class SQLiteSessionRows:
         return await self._database.write(lambda transaction: delete_session(transaction, session_id))
 
     async def delete_many(self, session_ids: Sequence[str]) -> list[str]:
-        deleted: list[str] = []
-        for start in range(0, len(session_ids), _DELETED_AT_ONCE):
-            some = session_ids[start : start + _DELETED_AT_ONCE]
-            deleted += await self._database.write(partial(_delete_some, session_ids=some))
-        return deleted
+        return await delete_sessions(self._database, session_ids)
 
     async def delete_expired(self, limit: int) -> list[str]:
-        def body(transaction: Transaction) -> list[str]:
-            found = transaction.all(
-                Text, "session_expired", now_ms=transaction.now_ms, limit=min(limit, _DELETED_AT_ONCE)
-            )
-            return _delete_some(transaction, [row.text for row in found])
-
-        deleted: list[str] = []
-        while len(deleted) < limit and (some := await self._database.write(body)):
-            deleted += some
-        return deleted
+        return await delete_expired_sessions(self._database, limit)
 
     async def meta(self, session_id: str) -> MetaRow:
         return self._database.read(lambda reader: find_meta(reader, session_id))
@@ -250,27 +224,6 @@ class SQLiteSessionRows:
             return transaction.run("node_vacuum", session_key=key)
 
         return await self._database.write(body)
-
-
-def delete_session(transaction: Transaction, session_id: str) -> bool:
-    """Delete a session with everything that it owns, inside a write transaction."""
-    # The order of all nouns: schedules and subscriptions first, so that they start no more processes; then the ties to
-    # processes; then the session with its effects, waits, queue and dead letters.
-    delete_session_schedules(transaction, session_id)
-    delete_subscriptions(transaction, session_id)
-    detach_session(transaction, session_id)
-    head = transaction.one(HeadRow, "session_head", session_id=session_id)
-    if head is None:
-        return False
-    run_key = last_run(transaction, head.session_key)
-    transaction.run("session_bury", session_id=session_id, now_ms=transaction.now_ms)
-    transaction.run("session_delete", session_id=session_id)
-    reclaim_graphs(transaction, [head.session_key, *drop_runs(transaction, run_key)])
-    return True
-
-
-def _delete_some(transaction: Transaction, session_ids: Sequence[str]) -> list[str]:
-    return [each for each in session_ids if delete_session(transaction, each)]
 
 
 def _change_meta(transaction: Transaction, change: MetaChange) -> None:
