@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import random
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,10 @@ class _Calls:
     def _same(self, name: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 (passed on)
         answers = []
         for repository in self._repositories:
-            given = copy.deepcopy(arguments)
+            given, method = copy.deepcopy(arguments), getattr(repository, name)
             try:
-                answer = getattr(repository, name)(*given, **options)
+                # Strands' managers name the arguments.
+                answer = method(**dict(zip(inspect.signature(method).parameters, given, strict=False)), **options)
             except SessionException:
                 answers.append(("refused", None))
             else:
