@@ -11,7 +11,7 @@ from strands.storage.storage import Storage
 
 from lash.adapters.strands import LashStorage
 
-_CALLS = 300
+_CALLS = 200
 _KEYS = (
     "a",
     "a/b",
@@ -31,7 +31,7 @@ _KEYS = (
     "x" * 600,
 )
 _PREFIXES = (*_KEYS, "a/b/", "x" * 590, "ö", "none")
-_VALUES = (b"", b"\x00\xff", b"words that are searched", b"other words", b"z" * 300_000)
+_VALUES = (b"", b"\x00\xff", b"words that are searched", b"other words", b"z" * 30_000)
 
 
 async def _answer(storage: Storage, name: str, *arguments: Any) -> object:  # noqa: ANN401 (passed on)
@@ -41,7 +41,7 @@ async def _answer(storage: Storage, name: str, *arguments: Any) -> object:  # no
         return type(error).__name__
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 async def test_storage(url: str, seed: int) -> None:
     """Writes, reads, deletions, lists and searches, of odd and missing keys, whole and in namespaces."""
     chosen = random.Random(seed)
