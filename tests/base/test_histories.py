@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lash.adapters.histories import Histories
+import lash
+from lash.adapters.histories import Histories, path_of
 from lash.base.compression import BlobRef
-from lash.model.session.commit import AppendResult
+from lash.model.session.commit import AppendResult, Unchanged
 from lash.model.session.session import SessionConfig, SessionHead
+from tests.factories.session import commit, node, started
 
 
 def _head(revision: int, leaf: str | None) -> SessionHead:
@@ -56,3 +58,19 @@ def test_a_history_holds_at_its_head_alone() -> None:
     assert histories.find("a", _head(3, "2")) is None
     assert histories.find("a", _head(2, "other")) is None
     assert histories.find("b", _head(2, "2")) is None
+
+
+async def test_the_path_of_a_head_is_read_after_the_session_has_moved_on() -> None:
+    """It has the nodes of its revision, whole or the last of them, whatever was added or taken off since."""
+    changes = (commit(1, node("d", "c")), commit(2, graph=Unchanged(leaf_node_id="b")), commit(3, node("e", "b")))
+    async with await lash.open("sqlite://") as storage:
+        session = await started(storage, "s", "a", "b", "c")
+        heads = [await session.head()]
+        for change in (*changes, commit(4, graph=Unchanged(leaf_node_id=None))):
+            await session.commit(change)
+            heads.append(await session.head())
+            for head, names in zip(heads, ("abc", "abcd", "ab", "abe", ""), strict=False):
+                assert head is not None
+                for last in (None, 1, 2, 9):
+                    wanted = names if last is None else names[-last:]
+                    assert [each.node_id for each in await path_of(session, head, last)] == list(wanted)

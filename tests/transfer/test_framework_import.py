@@ -30,6 +30,7 @@ from lash.errors import InvalidInput, StoreUnavailable
 from lash.model.record import RecordPut
 from lash.model.session.node import Node, PluginEntry
 from lash.stores.storage import Storage
+from lash.transfer.progress import Progress
 from tests.cli.kit import run
 from tests.transfer.kit import opened
 
@@ -164,6 +165,15 @@ async def test_everything_that_is_found_is_stored_once(backend_url: str, foreign
     assert {fact.key: (fact.value, fact.version) for fact in facts} == {"a": ("1", 1), "b": ("2", 1)}
 
 
+async def test_progress_is_reported_up_to_the_total(backend_url: str, foreign: Foreign) -> None:
+    """Each session is a step, and so are the records of the storage, in a dry run and in an import."""
+    for dry_run in (True, False):
+        steps: list[Progress] = []
+        async with opened(backend_url) as (storage,), open_source(foreign) as source:
+            await import_database(storage, source, Toy(), dry_run=dry_run, progress=steps.append)
+        assert steps == [Progress(noun="session", done=done, total=3) for done in (1, 2, 3)]
+
+
 async def test_a_row_without_a_counterpart_is_kept_whole(backend_url: str, foreign: Foreign) -> None:
     """It is a record of its session, with all columns; a large value has records of its own."""
     async with opened(backend_url) as (storage,):
@@ -263,3 +273,19 @@ def test_the_command_names_the_extra_of_a_framework_that_is_not_installed(tmp_pa
     ended = run("import", "langgraph", "any.db", url=f"sqlite:///{tmp_path}/a.db")
     assert ended.returncode == 2
     assert "pip install 'lash-runtime[langgraph]'" in ended.stderr
+
+
+async def test_the_command_fails_if_something_was_not_imported(tmp_path: Path) -> None:
+    """The exit code is that of a conflict, the report has all the rest, and nothing is overwritten."""
+    path, url = str(tmp_path / "theirs.db"), f"sqlite:///{tmp_path}/ours.db"
+    connection = apsw.Connection(path)
+    connection.execute("CREATE TABLE agent_sessions (session_id TEXT, created_at TIMESTAMP, updated_at TIMESTAMP)")
+    connection.execute("CREATE TABLE agent_messages (id INTEGER, session_id TEXT, message_data TEXT, created_at)")
+    connection.execute("INSERT INTO agent_messages VALUES (1, 'a', '{}', '2026-01-01'), (2, 'b', '{}', '2026-01-01')")
+    connection.close()
+    async with opened(url) as (storage,):
+        await storage.sessions.create("openai-agents:a")
+    ended = run("import", "openai-agents", path, url=url)
+    assert ended.returncode == 4
+    assert ended.stdout.startswith("imported 1 session: 1 item\nnot imported: a: ")
+    assert "1 not imported" in ended.stderr

@@ -8,7 +8,9 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from lash.model.session.commit import AppendResult
+from lash.model.session.node import RawNode
 from lash.model.session.session import SessionHead
+from lash.stores.session import Session
 from lash.stores.storage import Storage
 
 _MAX_BYTES: Final = 32 * 1024 * 1024
@@ -91,6 +93,21 @@ class Histories:
     def _make_room(self) -> None:
         while self._size > self._max_bytes:
             self.forget(next(iter(self._histories)))
+
+
+async def path_of(session: Session, head: SessionHead, last: int | None = None) -> tuple[RawNode, ...]:
+    """Return the last nodes of a revision, or all, also if it is not the current one: the path to a node stays.
+
+    A path has no more nodes than its session, and a storage reads few nodes without a thread.
+    """
+    if head.leaf_node_id is None:
+        return ()
+    last = head.node_count + 1 if last is None else last
+    # The end of the current path is the cheapest read.
+    nodes = await session.raw_path(last=last)
+    if nodes and nodes[-1].node_id == head.leaf_node_id:
+        return nodes
+    return await session.raw_path(leaf_node_id=head.leaf_node_id, last=last)
 
 
 _BY_STORAGE: Final[WeakKeyDictionary[Storage, Histories]] = WeakKeyDictionary()

@@ -64,7 +64,7 @@ from lash.plan.session.meta import (
     new_meta,
     save_change,
 )
-from lash.plan.session.node import FEW_NODES, decode_node, graph_nodes, raw_tail
+from lash.plan.session.node import FEW_RAW_NODES, decode_node, graph_nodes, raw_tail
 from lash.plan.session.page import PageParts, decode_page, prepare_page
 from lash.plan.session.session import (
     ShortPath,
@@ -274,7 +274,7 @@ class BoundSession:
 
     async def raw_path(self, *, leaf_node_id: str | None = None, last: int | None = None) -> tuple[RawNode, ...]:
         scope = check_path(leaf_node_id, last)
-        if leaf_node_id is None and last is not None and last <= FEW_NODES:
+        if leaf_node_id is None and last is not None and last <= FEW_RAW_NODES:
             tail = raw_tail(await self._rows.tail(self._session_id, last), last)
             if tail is not None:
                 return tail

@@ -32,9 +32,10 @@ from typing_extensions import TypedDict
 
 import lash
 import lash.sync
-from lash.adapters.importing import ImportReport, import_database, open_source
+from lash.adapters.importing import ImportReport
 from lash.adapters.langgraph import LashSaver, LashStore
 from lash.adapters.langgraph.importing import LangGraphReader
+from tests.adapters.import_kit import imported
 
 _KEY = "0123456789abcdef"
 
@@ -97,8 +98,7 @@ def theirs(url: str, tmp_path: Path) -> Iterator[tuple[str, BaseCheckpointSaver[
 
 
 async def _import(url: str, theirs: str) -> ImportReport:
-    async with open_source(theirs) as source, await lash.open(url) as storage:
-        return await import_database(storage, source, LangGraphReader())
+    return await imported(url, theirs, LangGraphReader())
 
 
 def _all(saver: BaseCheckpointSaver[Any]) -> dict[str, CheckpointTuple]:

@@ -19,9 +19,10 @@ from agents.memory.session import SessionABC
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 import lash
-from lash.adapters.importing import ImportReport, import_database, open_source
+from lash.adapters.importing import ImportReport
 from lash.adapters.importing.openai_agents import OpenAIAgentsReader
 from lash.adapters.openai_agents import LashSession
+from tests.adapters.import_kit import imported
 
 _ITEMS: list[Any] = [
     {"role": "user", "content": "Zürich, 天気は? \U0001f600"},
@@ -56,9 +57,8 @@ async def engine(url: str, tmp_path: Path) -> AsyncIterator[tuple[str, AsyncEngi
     await engine.dispose()
 
 
-async def _import(url: str, theirs: str, *, dry_run: bool = False) -> ImportReport:
-    async with open_source(theirs) as source, await lash.open(url) as storage:
-        return await import_database(storage, source, OpenAIAgentsReader(), dry_run=dry_run)
+async def _import(url: str, theirs: str) -> ImportReport:
+    return await imported(url, theirs, OpenAIAgentsReader())
 
 
 async def _same(ours: LashSession, theirs: SessionABC) -> None:

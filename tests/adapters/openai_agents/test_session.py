@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 import lash
+import lash.sync
 from lash.adapters.openai_agents import LashSession
 
 
@@ -100,6 +101,50 @@ async def test_a_known_history_takes_one_small_read(tmp_path: Path, monkeypatch:
             assert len(await session.get_items()) == number + 2
             assert len(await session.get_items(2)) == 2
         assert paths == []
+
+
+def _saying(*texts: str) -> list[Any]:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+async def test_the_first_read_of_a_short_history_takes_no_thread(tmp_path: Path) -> None:
+    """With up to 499 nodes it is read by the event loop, removed ones included; a longer one in a thread."""
+    url, texts = f"sqlite:///{tmp_path}/chat.db", [str(number) for number in range(600)]
+    for name, added in (("short", texts[:498]), ("long", texts)):
+        await LashSession(name, url).add_items(_saying(*added))
+    await LashSession("short", url).pop_item()
+    await LashSession("short", url).add_items(_saying("end"))
+    lash.sync.shared(url).close()
+    before = set(threading.enumerate())
+    assert await LashSession("short", url).get_items() == _saying(*texts[:497], "end")
+    assert _readers(before) == 0
+    assert await LashSession("long", url).get_items() == _saying(*texts)
+    assert _readers(before) == 1
+    lash.sync.shared(url).close()
+
+
+def _readers(before: set[threading.Thread]) -> int:
+    return sum(each.name == "lash-sqlite-reader" for each in set(threading.enumerate()) - before)
+
+
+async def test_a_read_is_of_one_revision(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items that others add or remove while a history is read for the first time are not a part of it."""
+    async with await lash.open(url) as storage, await lash.open(url) as elsewhere:
+        session, other = LashSession("chat", storage), LashSession("chat", elsewhere)
+        await session.add_items(_saying("0", "1", "2"))
+        handle = type(storage.session("x"))
+        read_head, changes = handle.head, [lambda: other.add_items(_saying("3")), other.pop_item, other.clear_session]
+
+        async def overtaken(self: Any) -> Any:  # noqa: ANN401 (passed on)
+            found = await read_head(self)
+            if changes:
+                await changes.pop(0)()
+            return found
+
+        monkeypatch.setattr(handle, "head", overtaken)
+        assert await LashSession("chat", storage).get_items() == _saying("0", "1", "2")
+        assert await LashSession("chat", storage).get_items() == _saying("0", "1", "2", "3")
+        assert await LashSession("chat", storage).get_items() == []
 
 
 async def test_a_cleared_session_starts_empty(url: str) -> None:

@@ -22,7 +22,7 @@ from lash.adapters.attached import Attached, LeftOpen, StorageSource
 from lash.adapters.formats import adk_state
 from lash.adapters.formats.adk_names import SessionName, app_label, key_prefix, user_label
 from lash.adapters.formats.adk_state import NO_STATE, Delta, StoredState, Values
-from lash.adapters.histories import histories_of
+from lash.adapters.histories import histories_of, path_of
 from lash.adapters.settled import settled
 from lash.base.ids import new_id
 from lash.base.shapes import convert
@@ -269,12 +269,7 @@ async def _raw_events(storage: Storage, name: SessionName, head: SessionHead, la
     known = histories.find(name.lash_id, head)
     if known is not None:
         return known[-last:] if last is not None else known
-    session = storage.session(name.lash_id)
-    nodes = () if last is None else await session.raw_path(last=last)
-    if not nodes or nodes[-1].node_id != head.leaf_node_id:
-        # The path to a node does not change: these are the events of the revision, also if it is not the current one.
-        nodes = await session.raw_path(leaf_node_id=head.leaf_node_id, last=last)
-    raw = events.raw_events(nodes)
+    raw = events.raw_events(await path_of(storage.session(name.lash_id), head, last))
     if last is None:
         histories.keep(name.lash_id, head, raw.copy())
     return raw

@@ -11,7 +11,7 @@ from agents.memory.session_settings import SessionSettings, coerce_session_setti
 
 from lash.adapters.attached import Attached, StorageSource
 from lash.adapters.formats.openai_items import LABELS, Item, lash_id, nodes_of
-from lash.adapters.histories import histories_of
+from lash.adapters.histories import histories_of, path_of
 from lash.adapters.openai_agents.items import below, decoded, item_of, raw_item_of, raw_items_of
 from lash.adapters.openai_agents.turn_session import TurnSession
 from lash.errors import InvalidInput, RevisionConflict, SessionDeleted, SessionNotFound
@@ -131,17 +131,20 @@ class LashSession(SessionABC):
         """Return the last items, or all, from memory if the session is at the head at which they were remembered."""
         histories, session = histories_of(storage), storage.session(self._name)
         try:
-            is_short = last is not None and self._name not in histories
-            head = None if is_short else await session.head()
-            known = None if head is None else histories.find(self._name, head)
+            if last is not None and self._name not in histories:
+                return _raw_items(await session.raw_path(last=last))
+            head = await session.head()
+            if head is None:
+                return []
+            known = histories.find(self._name, head)
             if known is not None:
                 return known[-last:] if last is not None else known.copy()
-            nodes = await session.raw_path(last=last)
+            if last is not None:
+                return _raw_items(await session.raw_path(last=last))
+            items = _raw_items(await path_of(session, head))
         except _GONE:
             return []
-        items = [raw_item_of(node) for node in nodes]
-        if head is not None and last is None and nodes and nodes[-1].node_id == head.leaf_node_id:
-            histories.keep(self._name, head, items.copy())
+        histories.keep(self._name, head, items.copy())
         return items
 
     async def _append(self, storage: Storage, nodes: Sequence[Node]) -> None:
@@ -221,6 +224,10 @@ async def _erase_prefix(session: Session, last_id: str | None, prune: Callable[[
         pruned.append(node.node_id)
     if pruned:
         await session.erase(pruned)
+
+
+def _raw_items(nodes: Sequence[RawNode]) -> list[bytes]:
+    return [raw_item_of(node) for node in nodes]
 
 
 async def _commit(session: Session, revision: int, graph: GraphDelta) -> None:

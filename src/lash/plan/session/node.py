@@ -42,6 +42,8 @@ WHOLE_PATH: Final = 2**62
 """More nodes than any path has: the limit that reads a whole path."""
 FEW_NODES: Final = 200
 """So many nodes are read and decoded on the event loop at most: it takes about two milliseconds."""
+FEW_RAW_NODES: Final = 500
+"""So many nodes are read on the event loop at most if they are not decoded: it takes about a millisecond."""
 
 
 class NodeBody(Value, frozen=True, kw_only=True, gc=False):

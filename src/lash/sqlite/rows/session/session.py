@@ -19,7 +19,7 @@ from lash.plan.session.fork import PreparedFork
 from lash.plan.session.frame import FrameRow
 from lash.plan.session.kind import NodePage
 from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
-from lash.plan.session.node import FEW_NODES, WHOLE_PATH, PathRow, TailRow
+from lash.plan.session.node import FEW_NODES, FEW_RAW_NODES, WHOLE_PATH, PathRow, TailRow
 from lash.plan.session.page import PreparedPage
 from lash.plan.session.session import HeldNode, ReadRow, RevisionRows, uncommitted
 from lash.plan.session.trace import TurnTraceRow
@@ -109,7 +109,9 @@ class SQLiteSessionRows:
 
     async def path(self, session_id: str, scope: ActivePath, decode: Callable[[list[PathRow]], T]) -> T:
         last = WHOLE_PATH if scope.last is None else scope.last
-        return await self._read_some(last, lambda reader: decode(_nodes(reader, _read(reader, session_id), scope)))
+        return await self._read_some(
+            last, lambda reader: decode(_nodes(reader, _read(reader, session_id), scope)), few=FEW_RAW_NODES
+        )
 
     async def tail(self, session_id: str, last: int) -> list[TailRow]:
         return self._database.ask(TailRow, "node_tail", session_id=session_id, last=last)
@@ -142,9 +144,9 @@ class SQLiteSessionRows:
 
         return await self._read_some(page.limit, body)
 
-    async def _read_some(self, nodes: int, body: Callable[[Reader], T]) -> T:
+    async def _read_some(self, nodes: int, body: Callable[[Reader], T], *, few: int = FEW_NODES) -> T:
         """Run a read of so many nodes: on the event loop if they are few, which costs less than a thread."""
-        return self._database.read(body) if nodes <= FEW_NODES else await self._database.read_in_thread(body)
+        return self._database.read(body) if nodes <= few else await self._database.read_in_thread(body)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRow | None:
         def body(reader: Reader) -> TurnRow | None:
