@@ -58,7 +58,8 @@ async def test_the_search_for_a_node_ends_where_it_is_found(backend_url: str) ->
         )
         for node_id, runs in {"n12": 0, "n11": 1, "n9": 3, "n0": 12, "unknown": 12}.items():
             explained = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE one ('{last}', '{node_id}')")
-            assert _runs(json.loads(explained)[0]["Plan"]) == runs, node_id
+            # Before version 18 the server rounds the rows of each loop.
+            assert abs(_runs(json.loads(explained)[0]["Plan"]) - runs) <= 1, node_id
     finally:
         await connection.close()
 
