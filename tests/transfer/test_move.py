@@ -112,8 +112,9 @@ async def dump(url: str) -> Dump:
         listed = await raw(
             url,
             "SELECT table_name::text, column_name::text FROM information_schema.columns "
+            "JOIN information_schema.tables USING (table_schema, table_name) "
             "WHERE table_schema = current_schema() AND udt_name <> 'xid8' AND is_generated = 'NEVER' "
-            "AND table_name LIKE 'lash\\_%'",
+            "AND table_name LIKE 'lash\\_%' AND table_type = 'BASE TABLE'",
         )
     columns: dict[str, list[str]] = {}
     for table, column in listed:

@@ -71,7 +71,7 @@ _TRANSACTIONS: Final = """
 SELECT DISTINCT f.xid::text
 FROM (
     SELECT xid FROM lash_process_changes
-    UNION ALL SELECT xid FROM lash_process_events
+    UNION ALL SELECT xid FROM lash_process_log
     UNION ALL SELECT registered_xid FROM lash_processes
 ) AS f
 ORDER BY 1
