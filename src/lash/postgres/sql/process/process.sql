@@ -339,7 +339,7 @@ gone AS (
     WHERE p.process_key = doomed.process_key AND p.last_sequence = doomed.last_sequence
     RETURNING
         p.process_key, p.process_id, p.status, p.created_at_ms, p.ended_at_ms, p.registered_xid, p.registered_seq,
-        doomed.fencing
+        p.start_xid, p.start_seq, p.start_sequence, p.end_xid, p.end_seq, p.end_sequence, doomed.fencing
 ),
 buried AS (
     INSERT INTO :"schema".lash_process_tombstones AS t (process_id, status, fencing, pruned_at_ms)
@@ -358,9 +358,17 @@ kept AS (
     FROM gone, floor
     WHERE (gone.registered_xid, gone.registered_seq) > (floor.xid, floor.seq)
     UNION ALL
+    SELECT gone.start_xid, gone.start_seq, gone.process_id, 'event', gone.start_sequence, 'running', gone.created_at_ms
+    FROM gone, floor
+    WHERE (gone.start_xid, gone.start_seq) > (floor.xid, floor.seq)
+    UNION ALL
+    SELECT gone.end_xid, gone.end_seq, gone.process_id, 'event', gone.end_sequence, gone.status, gone.ended_at_ms
+    FROM gone, floor
+    WHERE (gone.end_xid, gone.end_seq) > (floor.xid, floor.seq)
+    UNION ALL
     SELECT e.xid, e.seq, gone.process_id, 'event', e.sequence, e.status, e.occurred_at_ms
     FROM floor, gone
-    JOIN :"schema".lash_process_log AS e ON e.process_key = gone.process_key
+    JOIN :"schema".lash_process_events AS e ON e.process_key = gone.process_key
     WHERE (e.xid, e.seq) > (floor.xid, floor.seq)
 ),
 change AS (
