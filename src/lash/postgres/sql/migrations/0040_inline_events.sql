@@ -1,7 +1,7 @@
 -- The event with which a process starts, and the one with which it ends, are in the row of the process.
 
--- The event of a start that was registered together with the process; NULL if its start is an event of its own. Its type is
--- process.started, its status running, and its time that of the registration.
+-- The event of a start that was registered together with the process; NULL if its start is an event of its own. Its
+-- type is process.started, its status running, and its time that of the registration.
 ALTER TABLE :"schema".lash_processes
 ADD COLUMN start_xid xid8,
 ADD COLUMN start_seq bigint,

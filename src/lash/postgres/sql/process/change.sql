@@ -13,8 +13,8 @@ after (xid, seq) AS MATERIALIZED (
 
 -- fragment: change_entries
 -- The entries of the feed after the position of a page, at most page.size: events, registrations and what is neither.
--- Entries at or above the oldest running transaction are held back: others could still appear below them. Each of
--- the sources is read in the order of its index and no further than the page; subqueries look up one process each.
+-- Entries at or above the oldest running transaction are held back: others could still appear below them. Each of the
+-- five places is read in the order of its index and no further than the page; subqueries look up one process each.
 -- include: change_after
 ,
 entries (xid, seq, process_id, kind, sequence, status, occurred_at_ms) AS (
@@ -35,7 +35,8 @@ entries (xid, seq, process_id, kind, sequence, status, occurred_at_ms) AS (
             SELECT p.start_xid, p.start_seq, p.process_id, 'event', p.start_sequence, 'running', p.created_at_ms
             FROM :"schema".lash_processes AS p
             WHERE p.start_seq IS NOT NULL
-                AND (p.start_xid, p.start_seq) > (SELECT a.xid, a.seq FROM after AS a) AND p.start_xid < pg_snapshot_xmin(pg_current_snapshot())
+                AND (p.start_xid, p.start_seq) > (SELECT a.xid, a.seq FROM after AS a)
+                AND p.start_xid < pg_snapshot_xmin(pg_current_snapshot())
             ORDER BY p.start_xid, p.start_seq
             LIMIT (SELECT page.size FROM page)
         )
@@ -44,7 +45,8 @@ entries (xid, seq, process_id, kind, sequence, status, occurred_at_ms) AS (
             SELECT p.end_xid, p.end_seq, p.process_id, 'event', p.end_sequence, p.status, p.ended_at_ms
             FROM :"schema".lash_processes AS p
             WHERE p.end_seq IS NOT NULL
-                AND (p.end_xid, p.end_seq) > (SELECT a.xid, a.seq FROM after AS a) AND p.end_xid < pg_snapshot_xmin(pg_current_snapshot())
+                AND (p.end_xid, p.end_seq) > (SELECT a.xid, a.seq FROM after AS a)
+                AND p.end_xid < pg_snapshot_xmin(pg_current_snapshot())
             ORDER BY p.end_xid, p.end_seq
             LIMIT (SELECT page.size FROM page)
         )

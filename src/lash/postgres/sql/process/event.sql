@@ -36,12 +36,12 @@ JOIN :"schema".lash_processes AS p ON p.process_key = lease.process_key
 FOR NO KEY UPDATE OF p;
 
 -- name: event_append
--- An append in one statement: the event, the new state of the process, and the wake with its batch. It writes everything, or nothing if a fact of the decision no longer holds: the number of events $2 and the wake target
--- $3 of the process (which guard all facts about it), no event of the replay key $5 yet, a live lease under the fence
--- $20 to $23 if there is one, no live lease if $24. The process gets one more reason to run if $25. If $26 it is never
--- run again, the event is in the row of the process, and the lease of the fence is freed; its parent gets a reason to
--- run if $27. The effects of its last run
--- are deleted if $28. Returns the time and the state of the wake, or no row.
+-- An append in one statement: the event, the new state of the process, and the wake with its batch. It writes
+-- everything, or nothing if a fact of the decision no longer holds: the number of events $2 and the wake target $3 of the
+-- process (which guard all facts about it), no event of the replay key $5 yet, a live lease under the fence $20 to $23 if
+-- there is one, no live lease if $24. The process gets one more reason to run if $25. If $26 it is never run again, the
+-- event is in its row, and the lease of the fence is freed; its parent gets a reason to run if $27. The effects of its
+-- last run are deleted if $28. Returns the time and the state of the wake, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 parent AS (
     SELECT started.process_key

@@ -122,9 +122,9 @@ LEFT JOIN started ON started.process_key = process.process_key;
 -- name: process_lease_complete
 -- Ends of different processes, at most 32, in one statement. For each it writes everything, or nothing if a fact of the
 -- decision no longer holds: the number of events and the wake target of the process, no event of the replay key yet, a
--- live lease under the fence. It writes the event of the end into the row of the process, takes it off the work list, frees the lease,
--- and gives the parent a reason to run if requested. Returns the keys of the processes that were ended, and the time.
--- All leases are locked first and in key order, as everywhere.
+-- live lease under the fence. It writes the event of the end into the row of the process, takes it off the work list,
+-- frees the lease, and gives the parent a reason to run if requested. Returns the keys of the processes that were ended,
+-- and the time. All leases are locked first and in key order, as everywhere.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 asked AS MATERIALIZED (
     SELECT *

@@ -1,7 +1,7 @@
 -- The event with which a process starts, and the one with which it ends, are in the row of the process.
 
--- The event of a start that was registered together with the process; NULL if its start is an event of its own. Its type is
--- process.started, its status running, and its time that of the registration.
+-- The event of a start that was registered together with the process; NULL if its start is an event of its own. Its
+-- type is process.started, its status running, and its time that of the registration.
 ALTER TABLE lash_processes ADD COLUMN start_seq INTEGER;
 ALTER TABLE lash_processes ADD COLUMN start_sequence INTEGER;
 ALTER TABLE lash_processes ADD COLUMN start_replay_key TEXT;
@@ -20,8 +20,8 @@ ALTER TABLE lash_processes ADD COLUMN end_wake TEXT;
 CREATE INDEX lash_processes_started_feed ON lash_processes (start_seq) WHERE start_seq IS NOT NULL;
 CREATE INDEX lash_processes_ended_feed ON lash_processes (end_seq) WHERE end_seq IS NOT NULL;
 
--- The logs of all processes: the events of their own, and those in the rows of the processes. The casts give the columns of
--- the three the same affinity: without it, SQLite reads a whole log for each page of it.
+-- The logs of all processes: the events of their own, and those in the rows of the processes. The casts give the columns
+-- of the three the same affinity: without it, SQLite reads a whole log for each page of it.
 CREATE VIEW lash_process_log (
     process_key, sequence, seq, status, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
 ) AS

@@ -1,7 +1,7 @@
 -- fragment: change_entries
 -- The entries of the feed after a position, or after the one to which it was pruned: events, registrations and what is
--- neither. Each source is read in the order of its numbers, no
--- further than the page: their columns have the same affinity.
+-- neither. Each of the five places is read in the order of its numbers. The casts give their columns the same affinity:
+-- without it, SQLite reads the rest of the feed for each page.
 (
     SELECT e.seq, p.process_id, CAST('event' AS TEXT) AS kind, e.sequence, e.status, e.occurred_at_ms
     FROM lash_process_events AS e
