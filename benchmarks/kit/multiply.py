@@ -25,6 +25,8 @@ _COUNTERS: Final = {
     "subscription_key": "subscription",
     "schedule_key": "schedule",
     "registered_seq": "change",
+    "start_seq": "change",
+    "end_seq": "change",
     ("lash_process_events", "seq"): "change",
     ("lash_process_changes", "seq"): "change",
     ("lash_batches", "seq"): "batch",

@@ -147,13 +147,18 @@ async def test_an_outdated_postgres_append_asks_once(
 _FILL = """
 INSERT INTO lash_processes (
     process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
-    wake_session_id, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms, ended_at_ms
+    wake_session_id, status, waiting, projection, last_sequence, created_at_ms, updated_at_ms, ended_at_ms, start_xid,
+    start_seq, start_sequence, start_payload_hash, start_payload, end_xid, end_seq, end_sequence, end_type,
+    end_payload_hash, end_payload
 )
 SELECT
     'p' || lpad(n::text, 6, '0'), 'h', t.registration, CASE WHEN n % 10 = 0 THEN 'external' ELSE 'rerunnable' END,
     'kind' || n % 50, 'label' || n % 500, 'definition' || n % 300, 'maker' || n % 1000, 'woken' || n % 1000,
     CASE WHEN n % 4 = 0 THEN 'running' WHEN n % 1000 = 1 THEN 'failed' ELSE 'completed' END,
-    n % 400 = 0, t.projection, 0, n, n, CASE WHEN n % 4 = 0 THEN NULL ELSE n END
+    n % 400 = 0, t.projection, 0, n, n, CASE WHEN n % 4 = 0 THEN NULL ELSE n END, pg_current_xact_id(),
+    lash_next_change(), 1, '', '{"payload":{}}', CASE WHEN n % 2 = 1 THEN pg_current_xact_id() END,
+    CASE WHEN n % 2 = 1 THEN lash_next_change() END, CASE WHEN n % 2 = 1 THEN 3 END,
+    CASE WHEN n % 2 = 1 THEN 'note' END, CASE WHEN n % 2 = 1 THEN '' END, CASE WHEN n % 2 = 1 THEN '{"payload":3}' END
 FROM generate_series(1, 100000) AS n, lash_processes AS t;
 INSERT INTO lash_process_leases (process_key) SELECT process_key FROM lash_processes ON CONFLICT DO NOTHING;
 INSERT INTO lash_grants (session_id, frame_id, process_key)
@@ -162,10 +167,10 @@ FROM lash_processes;
 INSERT INTO lash_process_changes (process_id, kind, sequence, status, occurred_at_ms)
 SELECT process_id, 'registered', NULL, 'running', 1 FROM lash_processes;
 INSERT INTO lash_process_events (process_key, sequence, event_type, payload_hash, payload, occurred_at_ms)
-SELECT process_key, 1, 'note', '', '{"payload":1}', 1 FROM lash_processes;
+SELECT process_key, 2, 'note', '', '{"payload":1}', 1 FROM lash_processes;
 ANALYZE lash_processes, lash_process_leases, lash_process_events, lash_grants, lash_process_changes;
 """
-"""Fills a storage with copies of its one process."""
+"""Fills a storage with copies of its one process, whose logs begin and mostly end in their rows."""
 
 Ask: TypeAlias = Callable[[Storage], Awaitable[object]]
 
@@ -199,6 +204,10 @@ LISTS: Final[dict[str, Ask]] = {
     "one grant": lambda storage: storage.grants.has(scope("session7"), "p000007"),
     "grants of a process": lambda storage: storage.grants.of_process("p000007"),
     "detach a session": lambda storage: storage.grants.detach_session("session8"),
+    "a log": lambda storage: storage.events.after("p000007"),
+    "events of a type": lambda storage: storage.events.after("p000007", event_type="note"),
+    "the end of a log": lambda storage: storage.events.recent("p000007", 3),
+    "open wakes": lambda storage: storage.events.wakes_after("p000007"),
     "changes": lambda storage: storage.events.changes(),
     "events of all processes": lambda storage: storage.events.tail(),
     "pruning of the feed": lambda storage: storage.processes.prune_changes(before_ms=5, limit=100),

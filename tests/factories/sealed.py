@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import lash
 from lash.model.activity import ActivityDraft
 from lash.model.effect import EffectError, Step
+from lash.model.process.event import EventSemantics, EventType, Pointer, TerminalSpec, TerminalState, WakeSpec
 from lash.model.process.process import EngineInput
 from lash.model.queue import BatchDraft, Boundary, Claim, TurnInput
 from lash.model.session.checkpoint import CheckpointDraft, TurnState
@@ -27,6 +28,13 @@ from tests.raw import raw
 
 PLANTED: Final = "pLaNtEd-4711"
 TTL_MS: Final = 60_000
+_LAST_NEWS: Final = EventType(
+    name="last_news",
+    semantics=EventSemantics(
+        terminal=TerminalSpec(state=TerminalState.COMPLETED), wake=WakeSpec(input=Pointer(path="/text"))
+    ),
+)
+"""Ends its process and wakes a session."""
 
 
 def key(key_id: str, byte: int = 7) -> lash.AesGcm:
@@ -91,6 +99,8 @@ async def _plant_process(storage: Storage) -> None:
     await storage.events.append("p", event("note", {"found": PLANTED}))
     await storage.events.append("p", news(PLANTED))
     await storage.processes.complete("p", lash.Success(value=PLANTED))
+    await storage.processes.register(process("ended", _LAST_NEWS, input=target, wake_session_id="s"))
+    await storage.events.append("ended", event("last_news", {"text": PLANTED}, key="end"))
 
 
 async def _plant_trigger(storage: Storage) -> None:

@@ -43,7 +43,7 @@ from tests.transfer.test_kills import moved
 HOUR_MS: Final = 3_600_000
 LEFT: Final = {
     *("lash_activity", "lash_activity_tails", "lash_demand", "lash_migrations"),
-    *("lash_process_change_epoch", "lash_wait_changes", "lash_workers"),
+    *("lash_process_change_epoch", "lash_process_log", "lash_wait_changes", "lash_workers"),
 }
 NOBODY: Final[dict[str, object]] = {
     "owner_id": None,
@@ -80,6 +80,9 @@ async def everything(storage: Storage) -> Made:
     seen = (await storage.events.changes()).cursor
     await storage.processes.prune(ended_before_ms=2**53, through_cursor=seen)
     await populated(storage)
+    for name in ("begun", "begun and ended"):
+        await storage.process_leases.register_and_claim(process(name), owner("worker"), ttl_ms=60_000)
+    await storage.processes.complete("begun and ended", Success(value=1))
     lease, _ = await inhabited(storage, "lived in")
     await inhabited(storage, "deleted")
     await storage.sessions.delete("deleted")
@@ -185,6 +188,10 @@ async def test_a_moved_storage_works(tmp_path: Path, postgres_schema_url: str, *
     async with opened(source, target) as (was, storage):
         assert await exported(storage, "s", with_queue=True) == await exported(was, "s", with_queue=True)
         assert (await storage.events.changes()).changes == (await was.events.changes()).changes != ()
+        assert [each.event_type for each in await storage.events.after("begun and ended")] == [
+            *("process.started", "process.completed")
+        ]
+        assert await storage.events.after("begun and ended") == await was.events.after("begun and ended")
         assert await named(storage, "a") == await named(was, "a") != ()
         assert await storage.occurrences.emit(pressed("reported")) == made.report
         await storage.waits.resolve(made.key, YES)

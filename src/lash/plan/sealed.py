@@ -34,6 +34,10 @@ PROJECTION: Final = SealedField("projection", ("process_id",), readable=("starte
 """The work list reads which worker started a process."""
 EVENT: Final = SealedField("event", ("sequence", "payload_hash"))
 WAKE: Final = SealedField("wake", ("sequence", "event_type"))
+START_EVENT: Final = SealedField(EVENT.name, ("start_sequence", "start_payload_hash"))
+END_EVENT: Final = SealedField(EVENT.name, ("end_sequence", "end_payload_hash"))
+END_WAKE: Final = SealedField(WAKE.name, ("end_sequence", "end_type"))
+"""The same, in the row of a process; queries read them as events."""
 ENVELOPE: Final = SealedField("envelope", ("replay_key", "envelope_hash"))
 OUTCOME: Final = SealedField("outcome", ("replay_key", "envelope_hash"))
 RECORD: Final = SealedField("record", ("key", "hash"))
@@ -61,7 +65,13 @@ SEALED_COLUMNS: Final[Mapping[str, Mapping[str, SealedField]]] = {
     "lash_frames": {"body": FRAME},
     "lash_nodes": {"body": NODE, "packed": NODE},
     "lash_process_events": {"payload": EVENT, "wake": WAKE},
-    "lash_processes": {"registration": REGISTRATION, "projection": PROJECTION},
+    "lash_processes": {
+        "registration": REGISTRATION,
+        "projection": PROJECTION,
+        "start_payload": START_EVENT,
+        "end_payload": END_EVENT,
+        "end_wake": END_WAKE,
+    },
     "lash_records": {"content": RECORD},
     "lash_schedules": {"definition": SCHEDULE},
     "lash_secrets": {"secret": SECRET},

@@ -91,9 +91,19 @@ async def _renew_epoch(database: Database) -> bool:
         return is_over
 
 
+_REBASES: Final = (
+    "change_rebase_events",
+    "change_rebase_starts",
+    "change_rebase_ends",
+    "change_rebase_registrations",
+    "change_rebase_others",
+)
+"""One for each place that has entries of the feed."""
+
+
 async def _rebase(transaction: Transaction) -> None:
     earlier = await transaction.one(Number, "change_rebased")
-    for query in ("change_rebase_events", "change_rebase_registrations", "change_rebase_others"):
+    for query in _REBASES:
         while (moved := await transaction.one(Number, query, _REBASED_AT_ONCE)) is not None and moved.number:
             pass
     await transaction.run("change_rebase_floor", 0 if earlier is None else earlier.number)

@@ -2,6 +2,7 @@
 
 The rows are in ``rows/NNNN_name.json``, in the file of the migration that created their table. They are what the code
 of schema 37 wrote, and they are not written again: the test that reads them is about data that is there already.
+From schema 40 on a start and an end are in the row of their process.
 
 A storage of schema N gets the rows of all tables that it has, with the columns that it has. ``_since`` and ``_until``
 bound the schemas in which the code wrote a row in that way. Where a migration gave a table another shape, its file has

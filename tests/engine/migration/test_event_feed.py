@@ -152,7 +152,7 @@ async def test_processes_logs_and_leases_are_kept(backend_url: str, backend_name
         assert (await storage.process_leases.complete(lease.fence, DONE)).last_sequence == 3
         run = process_lease(await storage.process_leases.claim("parked", owner("w"), ttl_ms=60_000))
         assert run.fencing == 4
-        order = "SELECT seq FROM lash_process_events ORDER BY process_key, sequence"
+        order = "SELECT seq FROM lash_process_log ORDER BY process_key, sequence"
         for log in ("held", "parked"):
             assert (await storage.events.after(log))[-1].sequence == 3
         places = [place for (place,) in await raw(backend_url, order)]

@@ -54,6 +54,7 @@ MIGRATIONS = (
     "0037_attempt_links",
     "0038_event_feed",
     "0039_consumed_keys",
+    "0040_inline_events",
 )
 ADDITIVE = (36, 37)
 _OPENERS = 16

@@ -25,10 +25,11 @@ from tests.contract.process_state import feed
 from tests.engine.postgres.copies import advance_beyond, copy_rows, dump, next_transaction, plain_role, restore
 from tests.engine.postgres.proxy import proxy_before
 from tests.factories.process import DONE, event, process, registered
-from tests.factories.session import commit, node, started
+from tests.factories.session import commit, node, owner, started
 from tests.raw import raw
 
 LIMIT_S: Final = 30
+TTL_MS: Final = 60_000
 _SCHEMA: Final = "kept"
 _LOGGER: Final = "lash.postgres"
 _OPENING: Final = [
@@ -71,7 +72,7 @@ _TRANSACTIONS: Final = """
 SELECT DISTINCT f.xid::text
 FROM (
     SELECT xid FROM lash_process_changes
-    UNION ALL SELECT xid FROM lash_process_events
+    UNION ALL SELECT xid FROM lash_process_log
     UNION ALL SELECT registered_xid FROM lash_processes
 ) AS f
 ORDER BY 1
@@ -83,10 +84,11 @@ async def fill(url: str) -> Cursors:
     """Write a session and processes of which some changes are pruned; return the cursors of readers of all of it."""
     async with await lash.open(url) as storage:
         await started(storage)
-        await registered(storage, "forgotten")
+        await storage.process_leases.register_and_claim(process("forgotten"), owner("w"), ttl_ms=TTL_MS)
         seen = (await storage.events.changes()).cursor
         await storage.processes.prune(ended_before_ms=0, through_cursor=seen)
-        await storage.processes.register(process("p", wake_session_id="s"))
+        await storage.process_leases.register_and_claim(process("p", wake_session_id="s"), owner("w"), ttl_ms=TTL_MS)
+        await registered(storage, "ended", outcome=DONE)
         await storage.events.append("p", event(payload=1))
         return await cursors_of(storage)
 
@@ -107,7 +109,10 @@ def told(changes: list[ProcessChange]) -> list[tuple[str, str, int | None]]:
     return [(change.process_id, change.kind.value, change.sequence) for change in changes]
 
 
-OLD: Final = [("p", "registered", None), ("p", "event", 1)]
+OLD: Final = [
+    *(("p", "registered", None), ("p", "event", 1), ("ended", "registered", None), ("ended", "event", 1)),
+    ("p", "event", 2),
+]
 """The changes that the copy holds."""
 
 

@@ -57,8 +57,8 @@ async def _written(url: str, steps: int) -> Counter[str]:
     return Counter(f"{act} {name}" for name, act in rows)
 
 
-@pytest.mark.parametrize(("steps", "most"), [(0, 6), (10, 16)])
+@pytest.mark.parametrize(("steps", "most"), [(0, 4), (10, 14)])
 async def test_a_process_writes_few_rows(postgres_schema_url: str, steps: int, most: int) -> None:
-    """A process writes its row and its lease twice, two events, and one row for each step."""
+    """A process writes its row and its lease twice, and one row for each step."""
     written = await _written(postgres_schema_url, steps)
     assert written.total() <= most, written

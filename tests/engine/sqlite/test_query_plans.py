@@ -39,6 +39,11 @@ _FLEET = {name for name in _QUERIES if name.startswith("worker_")}
 """Queries of the registry of workers, which has a row for each running worker."""
 _COUNTS = {"maintenance_counts"}
 """Queries that count rows, of which they read nothing but indexes."""
+_PAGES = (
+    *("event_after", "event_after_of_type", "event_nth_of_type", "event_recent", "event_tail"),
+    *("activity_process_changes", "change_before", "process_changes_after"),
+)
+"""Pages of the logs and of the feed, whose entries are in several tables."""
 _DAMAGE = {name for name in _QUERIES if name.startswith("damage_")}
 """Queries of a search for damage, which reads every row once."""
 
@@ -75,6 +80,12 @@ def test_no_query_scans_a_table(connection: apsw.Connection, name: str) -> None:
     """Every query finds its rows through an index."""
     scanned = [line for line in _plan(connection, name) if line.startswith("SCAN lash_")]
     assert [line for line in scanned if line != _EMPTIED] == []
+
+
+@pytest.mark.parametrize("name", _PAGES)
+def test_a_page_of_events_is_read_in_its_order(connection: apsw.Connection, name: str) -> None:
+    """A page of a log or of the feed is merged from searches in indexes: nothing after it is read and sorted."""
+    assert [line for line in _plan(connection, name) if line.startswith("USE TEMP B-TREE")] == []
 
 
 @pytest.mark.parametrize("name", sorted(set(_QUERIES) - _WHOLE_GRAPH - _DAMAGE))

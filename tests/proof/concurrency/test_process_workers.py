@@ -147,7 +147,7 @@ async def _check_rows(url: str) -> None:
         url,
         "SELECT p.process_id, p.last_sequence, count(e.sequence), coalesce(min(e.sequence), 1),"
         " coalesce(max(e.sequence), 0), count(DISTINCT e.replay_key), count(e.replay_key)"
-        " FROM lash_processes AS p LEFT JOIN lash_process_events AS e ON e.process_key = p.process_key"
+        " FROM lash_processes AS p LEFT JOIN lash_process_log AS e ON e.process_key = p.process_key"
         " GROUP BY p.process_id, p.last_sequence",
     )
     assert logs
@@ -156,7 +156,7 @@ async def _check_rows(url: str) -> None:
     ends = await raw(
         url,
         "SELECT p.process_id, p.status, count(e.sequence) FROM lash_processes AS p"
-        f" LEFT JOIN lash_process_events AS e ON e.process_key = p.process_key AND e.event_type IN {_ENDS}"
+        f" LEFT JOIN lash_process_log AS e ON e.process_key = p.process_key AND e.event_type IN {_ENDS}"
         " GROUP BY p.process_id, p.status",
     )
     assert [row for row in ends if row[2] != (row[1] != "running")] == []
@@ -172,9 +172,9 @@ async def _check_work(url: str) -> None:
     rows = await raw(
         url,
         "SELECT p.process_id, p.status, l.runnable, l.ready_at_ms, l.wake_seq, ("
-        " SELECT count(*) FROM lash_process_events AS e WHERE e.process_key = p.process_key"
+        " SELECT count(*) FROM lash_process_log AS e WHERE e.process_key = p.process_key"
         " AND e.event_type IN ('signal.go', 'process.cancel_requested') AND e.sequence < coalesce(("
-        " SELECT x.sequence FROM lash_process_events AS x"
+        " SELECT x.sequence FROM lash_process_log AS x"
         f" WHERE x.process_key = p.process_key AND x.event_type IN {_ENDS}"
         " ), p.last_sequence + 1))"
         " FROM lash_processes AS p JOIN lash_process_leases AS l ON l.process_key = p.process_key",

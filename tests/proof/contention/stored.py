@@ -47,7 +47,7 @@ _LABELS = (
 )
 _COUNTERS = "SELECT key, version, content FROM lash_records WHERE collection = 'counters'"
 _EVENTS = (
-    "SELECT p.process_id, e.event_type, e.payload FROM lash_process_events AS e"
+    "SELECT p.process_id, e.event_type, e.payload FROM lash_process_log AS e"
     " JOIN lash_processes AS p ON p.process_key = e.process_key ORDER BY p.process_key, e.sequence"
 )
 

@@ -42,6 +42,18 @@ MISSING: Final = (
         "process 'research-7'",
         "feed of changes",
     ),
+    Planted(
+        "UPDATE lash_processes SET start_seq = NULL WHERE process_id = 'begun-1'", "process 'begun-1'", "not numbered"
+    ),
+    Planted(
+        "UPDATE lash_processes SET end_seq = NULL WHERE process_id = 'begun-1'", "process 'begun-1'", "not numbered"
+    ),
+    Planted("UPDATE lash_processes SET end_payload = NULL WHERE process_id = 'begun-1'", "process 'begun-1'", "read"),
+    Planted(
+        "UPDATE lash_processes SET start_seq = end_seq WHERE process_id = 'begun-1'",
+        "process 'begun-1'",
+        "feed of changes",
+    ),
     Planted("DELETE FROM lash_effect_groups", "group 'g' of turn:1:s:t", "does not count"),
     Planted("DELETE FROM lash_secrets WHERE name = 'waits'", "the secret of the waits", "missing"),
     Planted("DELETE FROM lash_trigger_deliveries", "occurrence", "its deliveries"),
@@ -81,6 +93,8 @@ WRONG_HASH: Final = (
     Planted("UPDATE lash_attachment_bytes SET size = size + 1", "bytes of attachment", "damaged"),
     Planted("UPDATE lash_processes SET registration_hash = 'x'", "process 'research-7'", "registration_hash"),
     Planted("UPDATE lash_process_events SET payload_hash = 'x'", "process 'research-7'", "payload_hash"),
+    Planted("UPDATE lash_processes SET start_payload_hash = 'x'", "process 'begun-1'", "payload_hash"),
+    Planted("UPDATE lash_processes SET end_payload_hash = 'x'", "process 'begun-1'", "payload_hash"),
     Planted("UPDATE lash_effects SET envelope_hash = 'x'", "effect 'e'", "envelope_hash"),
     Planted("UPDATE lash_trigger_subscriptions SET fingerprint = 'x'", "trigger 'k'", "fingerprint"),
     Planted("UPDATE lash_trigger_occurrences SET request_hash = 'x'", "occurrence", "request_hash"),
@@ -157,6 +171,9 @@ UNREADABLE: Final = (
             ("lash_processes", "registration", "process 'research-7'"),
             ("lash_processes", "projection", "process 'research-7'"),
             ("lash_process_events", "payload", "process 'research-7'"),
+            ("lash_processes", "start_payload", "process 'begun-1'"),
+            ("lash_processes", "end_payload", "process 'begun-1'"),
+            ("lash_processes", "end_wake", "process 'begun-1'"),
             ("lash_effects", "envelope", "effect 'e'"),
             ("lash_waits", "scope", "wait"),
             ("lash_waits", "identity", "wait"),
@@ -219,6 +236,7 @@ FREE: Final = frozenset(
         *("lash_acts.at_ms", "lash_acts.error", "lash_acts.outcome", "lash_acts.act_id", "lash_acts.position"),
         # Keys to which nothing else refers.
         *("lash_turns.turn_id", "lash_trigger_receipts.operation_id", "lash_process_events.replay_key"),
+        *("lash_processes.start_replay_key", "lash_processes.end_replay_key"),
         *("lash_dead_letters.batch_id", "lash_trigger_subscriptions.subscription_id", "lash_activity_tails.epoch"),
         *("lash_process_change_epoch.epoch", "lash_process_change_epoch.system_id", "lash_process_change_epoch.place"),
         # Tokens of holders, and counters that may have any higher value.
@@ -240,7 +258,7 @@ FREE: Final = frozenset(
         *("lash_activity_tails.position", "lash_activity_tails.written_bytes"),
         # Numbers of which only the order counts, and it stays.
         *("lash_batches.seq", "lash_dead_letters.seq", "lash_dead_letters.place", "lash_process_changes.seq"),
-        "lash_process_events.seq",
+        *("lash_process_events.seq", "lash_processes.end_seq"),
         *("lash_schedules.schedule_key", "lash_trigger_subscriptions.subscription_key", "lash_usage.ordinal"),
         *("lash_sessions.changed", "lash_session_ids.changed"),
         # Read as a session, by the command, and not as rows.

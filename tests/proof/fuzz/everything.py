@@ -10,7 +10,7 @@ import msgspec
 import lash
 from lash.model.activity import ActivityDraft
 from lash.model.artifact import ProcessEnvironment
-from lash.model.process.process import AgentScope, Grant
+from lash.model.process.process import AgentScope, Grant, ProcessAcquired
 from lash.model.queue import Boundary, Claim
 from lash.model.session.session import FullGraph
 from lash.model.session.trace import TraceStep, TurnTrace
@@ -18,7 +18,7 @@ from lash.runtime.observe.stream import current_cursor
 from lash.stores.storage import Storage
 from tests.cli.seed import fill
 from tests.factories.effect import effect
-from tests.factories.process import event
+from tests.factories.process import event, process
 from tests.factories.session import acquired, commit, node, owner
 from tests.factories.trigger import HOST, pressed, subscribed, trigger
 from tests.transfer.kit import rich_session
@@ -54,6 +54,9 @@ async def fill_everything(storage: Storage) -> Known:
     await storage.sessions.delete("gone")
     await storage.activity.append("s", [ActivityDraft(turn_id="t", payload={"delta": "a"})])
     await storage.grants.grant(Grant(scope=GRANTED, process_id="research-7"))
+    begun = await storage.process_leases.register_and_claim(process("begun-1"), owner("worker"), ttl_ms=TTL_MS)
+    assert isinstance(begun, ProcessAcquired)
+    await storage.process_leases.complete(begun.lease.fence, lash.Success(value=1))
     subscriptions = await subscribed(storage, "k", payload_schema={"type": "object"})
     await storage.triggers.disable(HOST, "k", revision=1, operation_id="o")
     await storage.triggers.enable(HOST, "k", revision=2)

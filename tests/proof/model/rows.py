@@ -29,6 +29,8 @@ _TABLE_NUMBERS: Final = {
     ("lash_dead_letters", "seq"): "batch",
     ("lash_dead_letters", "place"): "letter",
     ("lash_processes", "registered_seq"): "change",
+    ("lash_processes", "start_seq"): "change",
+    ("lash_processes", "end_seq"): "change",
     ("lash_process_events", "seq"): "change",
     ("lash_process_changes", "seq"): "change",
     ("lash_process_change_floor", "seq"): "change",

@@ -111,7 +111,9 @@ def _kit(schema: str, tables: Mapping[str, str]) -> str:
 
     # Transaction ids always differ, so they are left out of a line.
     line = """
-        SELECT '{table} ' || (to_jsonb(t) - '{{xid,registered_xid,changed_xid,change_page}}'::text[])::text AS line
+        SELECT '{table} ' || (
+            to_jsonb(t) - '{{xid,registered_xid,start_xid,end_xid,changed_xid,change_page}}'::text[]
+        )::text AS line
         FROM "{schema}".{table} AS t
     """
     return f"""

@@ -8,7 +8,7 @@ from lash.backend.damage.row import Columns, require_same, shaped, text
 from lash.base.codec import decode
 from lash.errors import CorruptData
 from lash.model.effect import EffectError, EffectStatus, Envelope, ProcessScope
-from lash.model.process.event import ProcessEvent
+from lash.model.process.event import STARTED, ProcessEvent
 from lash.model.process.process import ChangeKind, ProcessRecord, ProcessStatus
 from lash.model.scope import scope_id, scope_session_id
 from lash.plan.effect.effect import decode_outcome, encode_envelope
@@ -42,7 +42,8 @@ def check_process(row: Columns) -> ProcessRecord:
 
 def check_log(record: ProcessRecord, events: Iterable[ProcessEvent]) -> None:
     """Raise CorruptData if the events of a process do not lead to its state."""
-    if refold(record.registration, events) != record.projection:
+    in_order = sorted(events, key=lambda event: event.sequence)
+    if refold(record.registration, in_order) != record.projection:
         raise CorruptData("its state is not the one to which its events lead")
 
 
@@ -53,6 +54,22 @@ def check_event(row: Columns, process_id: str) -> ProcessEvent:
     if row["status"] is not None:
         _check_status(row)
     return event
+
+
+def inline_events(row: Columns) -> list[Columns]:
+    """Return the events in the row of a process, by the names of the columns of events."""
+    found: list[Columns] = []
+    if row["start_seq"] is not None:
+        constant: Columns = {"event_type": STARTED, "wake": None, "status": ProcessStatus.RUNNING.value}
+        found.append({**_inline(row, "start"), **constant, "occurred_at_ms": row["created_at_ms"]})
+    if row["end_seq"] is not None:
+        own: Columns = {"event_type": row["end_type"], "wake": row["end_wake"], "status": row["status"]}
+        found.append({**_inline(row, "end"), **own, "occurred_at_ms": row["ended_at_ms"]})
+    return found
+
+
+def _inline(row: Columns, prefix: str) -> Columns:
+    return {name: row[f"{prefix}_{name}"] for name in ("sequence", "replay_key", "payload_hash", "payload")}
 
 
 def check_change(row: Columns) -> None:

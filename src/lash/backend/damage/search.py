@@ -113,7 +113,8 @@ class DamageSearch:
 
     async def _check_process(self, row: Columns) -> None:
         record = process.check_process(row)
-        rows = [each async for each in self._of("lash_process_events", row["process_key"])]
+        rows = process.inline_events(row)
+        rows += [each async for each in self._of("lash_process_events", row["process_key"])]
         process.check_log(record, [process.check_event(each, record.process_id) for each in rows])
 
     async def _of(self, name: str, owner: object) -> AsyncIterator[Columns]:

@@ -32,7 +32,7 @@ _TEMPLATES: Final = {
         "WITH noted AS ("
         "UPDATE :\"schema\".lash_secrets SET secret = {mark} WHERE name = 'move' AND secret = {before} RETURNING 1"
         '), written AS (INSERT INTO :"schema".{table} ({columns}{own_columns}) OVERRIDING SYSTEM VALUE '
-        "SELECT u.*{own_values} FROM noted CROSS JOIN unnest({values}) AS u"
+        "SELECT u.*{own_values} FROM noted CROSS JOIN unnest({values}) AS u ({columns})"
         ") SELECT count(*) FROM noted"
     ),
     "rows_count": 'SELECT count(*) FROM :"schema".{table}',
@@ -45,8 +45,8 @@ _REPLACE: Final = {
     )
 }
 """For tables with values."""
-_FEED: Final = frozenset({"xid", "registered_xid"})
-"""The transaction ids of the change feed, whose entries are in several tables."""
+_FEED: Final = {"xid": "seq", "registered_xid": "registered_seq", "start_xid": "start_seq", "end_xid": "end_seq"}
+"""The transaction ids of the change feed, whose entries are in several tables, and the columns of their numbers."""
 _OLD: Final = "'2'::xid8"
 """Before all transactions of a server: moved entries are in the order of their numbers."""
 _LEAST: Final[dict[str, RowValue]] = {"bigint": -(2**63), "text": "", "boolean": False}
@@ -157,6 +157,12 @@ def _plain(row: Row, flags: Sequence[int]) -> Row:
     return tuple(values)
 
 
+def _own_value(column: str) -> str:
+    """Return the transaction id of a row that is moved; NULL if it is no entry of the feed."""
+    number = _FEED.get(column)
+    return "pg_current_xact_id()" if number is None else f"CASE WHEN u.{number} IS NOT NULL THEN {_OLD} END"
+
+
 def _statements(table: RowTable, found: Table) -> dict[str, str]:
     own = sorted(name for name, column in found.columns.items() if column.type == TRANSACTION_ID)
     types = [found.columns[name].type for name in table.columns]
@@ -166,7 +172,7 @@ def _statements(table: RowTable, found: Table) -> dict[str, str]:
         _TEMPLATES | _REPLACE if sealed_columns(table) else _TEMPLATES,
         **_replacement(table, found),
         own_columns="".join(f", {quote_identifier(name)}" for name in own),
-        own_values="".join(f", {_OLD if name in _FEED else 'pg_current_xact_id()'}" for name in own),
+        own_values="".join(f", {_own_value(name)}" for name in own),
         values=", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types, start=1)),
         after=", ".join(f"${number}::{kind}" for number, kind in keys),
         limit=f"${len(table.key) + 1}",

@@ -63,7 +63,7 @@ SELECT
     (
         SELECT pg_snapshot_xmin(pg_current_snapshot())::text
         WHERE EXISTS (
-                SELECT 1 FROM :"schema".lash_process_events AS h WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
+                SELECT 1 FROM :"schema".lash_process_log AS h WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
             )
             OR EXISTS (
                 SELECT 1 FROM :"schema".lash_processes AS h
@@ -109,6 +109,22 @@ CROSS JOIN LATERAL (
             FROM :"schema".lash_process_events AS n
             WHERE n.xid < pg_snapshot_xmin(pg_current_snapshot())
             ORDER BY n.xid DESC, n.seq DESC
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT p.start_xid, p.start_seq
+            FROM :"schema".lash_processes AS p
+            WHERE p.start_seq IS NOT NULL AND p.start_xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY p.start_xid DESC, p.start_seq DESC
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT p.end_xid, p.end_seq
+            FROM :"schema".lash_processes AS p
+            WHERE p.end_seq IS NOT NULL AND p.end_xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY p.end_xid DESC, p.end_seq DESC
             LIMIT 1
         )
         UNION ALL

@@ -182,7 +182,7 @@ class PostgresProcessLeaseRows:
             "process_register_and_claim",
             *registration_arguments(seals, encoded, sealed.projection, event.sequence),
             *(claim.owner.owner_id, claim.owner.incarnation_id, claim.process, token, claim.ttl_ms),
-            *(event.event_type, event.replay_key, started.payload_hash, sealed.payload),
+            *(event.replay_key, started.payload_hash, sealed.payload),
             repeatable=True,
         )
         if answer is None:

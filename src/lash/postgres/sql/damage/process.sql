@@ -6,7 +6,7 @@ SELECT p.process_id, CAST(p.last_sequence AS TEXT)
 FROM :"schema".lash_processes AS p
 LEFT JOIN (
     SELECT process_key, count(*) AS number, min(sequence) AS low, max(sequence) AS high
-    FROM :"schema".lash_process_events
+    FROM :"schema".lash_process_log
     GROUP BY process_key
 ) AS e ON e.process_key = p.process_key
 WHERE coalesce(e.number, 0) <> p.last_sequence OR coalesce(e.high, 0) <> p.last_sequence OR coalesce(e.low, 1) <> 1
@@ -28,7 +28,7 @@ LIMIT $1::bigint;
 -- name: damage_wakes
 -- Events whose wake has no row, and wakes whose event is missing.
 SELECT p.process_id, CAST(e.sequence AS TEXT)
-FROM :"schema".lash_process_events AS e
+FROM :"schema".lash_process_log AS e
 JOIN :"schema".lash_processes AS p ON p.process_key = e.process_key
 WHERE (e.wake IS NOT NULL) <> EXISTS (
         SELECT 1 FROM :"schema".lash_wakes AS w WHERE w.process_key = e.process_key AND w.sequence = e.sequence
@@ -38,7 +38,7 @@ SELECT p.process_id, CAST(w.sequence AS TEXT)
 FROM :"schema".lash_wakes AS w
 JOIN :"schema".lash_processes AS p ON p.process_key = w.process_key
 WHERE NOT EXISTS (
-        SELECT 1 FROM :"schema".lash_process_events AS e WHERE e.process_key = w.process_key AND e.sequence = w.sequence
+        SELECT 1 FROM :"schema".lash_process_log AS e WHERE e.process_key = w.process_key AND e.sequence = w.sequence
     )
 LIMIT $1::bigint;
 
@@ -69,12 +69,12 @@ SELECT p.process_id, ''
 FROM :"schema".lash_processes AS p
 WHERE EXISTS (
         SELECT 1
-        FROM :"schema".lash_process_events AS e
-        JOIN :"schema".lash_process_events AS n ON n.process_key = e.process_key AND n.sequence = e.sequence + 1
+        FROM :"schema".lash_process_log AS e
+        JOIN :"schema".lash_process_log AS n ON n.process_key = e.process_key AND n.sequence = e.sequence + 1
         WHERE e.process_key = p.process_key AND n.seq <= e.seq
     )
     OR p.registered_seq > 0 AND EXISTS (
-        SELECT 1 FROM :"schema".lash_process_events AS e WHERE e.process_key = p.process_key AND e.seq <= p.registered_seq
+        SELECT 1 FROM :"schema".lash_process_log AS e WHERE e.process_key = p.process_key AND e.seq <= p.registered_seq
     )
 ORDER BY p.process_id
 LIMIT $1::bigint;

@@ -14,7 +14,7 @@ after (xid, seq) AS MATERIALIZED (
 -- fragment: change_entries
 -- The entries of the feed after the position of a page, at most page.size: events, registrations and what is neither.
 -- Entries at or above the oldest running transaction are held back: others could still appear below them. Each of the
--- three is read in the order of its index and no further than the page; subqueries look up one process each.
+-- five places is read in the order of its index and no further than the page; subqueries look up one process each.
 -- include: change_after
 ,
 entries (xid, seq, process_id, kind, sequence, status, occurred_at_ms) AS (
@@ -28,6 +28,26 @@ entries (xid, seq, process_id, kind, sequence, status, occurred_at_ms) AS (
             FROM :"schema".lash_process_events AS e
             WHERE (e.xid, e.seq) > (SELECT a.xid, a.seq FROM after AS a) AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
             ORDER BY e.xid, e.seq
+            LIMIT (SELECT page.size FROM page)
+        )
+        UNION ALL
+        (
+            SELECT p.start_xid, p.start_seq, p.process_id, 'event', p.start_sequence, 'running', p.created_at_ms
+            FROM :"schema".lash_processes AS p
+            WHERE p.start_seq IS NOT NULL
+                AND (p.start_xid, p.start_seq) > (SELECT a.xid, a.seq FROM after AS a)
+                AND p.start_xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY p.start_xid, p.start_seq
+            LIMIT (SELECT page.size FROM page)
+        )
+        UNION ALL
+        (
+            SELECT p.end_xid, p.end_seq, p.process_id, 'event', p.end_sequence, p.status, p.ended_at_ms
+            FROM :"schema".lash_processes AS p
+            WHERE p.end_seq IS NOT NULL
+                AND (p.end_xid, p.end_seq) > (SELECT a.xid, a.seq FROM after AS a)
+                AND p.end_xid < pg_snapshot_xmin(pg_current_snapshot())
+            ORDER BY p.end_xid, p.end_seq
             LIMIT (SELECT page.size FROM page)
         )
         UNION ALL
@@ -59,7 +79,7 @@ SELECT
     coalesce((SELECT g.epoch FROM :"schema".lash_process_change_epoch AS g), ''),
     coalesce(f.seq, 0), coalesce(f.xid, '0'::xid8)::text,
     EXISTS (
-        SELECT 1 FROM :"schema".lash_process_events AS k WHERE k.xid = $1::text::xid8 AND k.seq = $2::bigint
+        SELECT 1 FROM :"schema".lash_process_log AS k WHERE k.xid = $1::text::xid8 AND k.seq = $2::bigint
     )
     OR EXISTS (
         SELECT 1 FROM :"schema".lash_processes AS k
@@ -71,7 +91,7 @@ SELECT
     (
         SELECT pg_snapshot_xmin(pg_current_snapshot())::text
         WHERE EXISTS (
-                SELECT 1 FROM :"schema".lash_process_events AS h WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
+                SELECT 1 FROM :"schema".lash_process_log AS h WHERE h.xid >= pg_snapshot_xmin(pg_current_snapshot())
             )
             OR EXISTS (
                 SELECT 1 FROM :"schema".lash_processes AS h
@@ -105,10 +125,46 @@ LEFT JOIN :"schema".lash_process_change_floor AS f ON f.one = always.one;
             e.seq, (SELECT p.process_id FROM :"schema".lash_processes AS p WHERE p.process_key = e.process_key),
             e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms, e.xid::text
         )
-        FROM :"schema".lash_process_events AS e
-        WHERE (e.xid, e.seq) > (SELECT a.xid, a.seq FROM after AS a) AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
-        ORDER BY e.xid, e.seq
-        LIMIT $3::bigint
+        FROM (
+            SELECT *
+            FROM (
+                (
+                    SELECT
+                        e.xid, e.seq, e.process_key, e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload,
+                        e.wake, e.occurred_at_ms
+                    FROM :"schema".lash_process_events AS e
+                    WHERE (e.xid, e.seq) > (SELECT a.xid, a.seq FROM after AS a) AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
+                    ORDER BY e.xid, e.seq
+                    LIMIT $3::bigint
+                )
+                UNION ALL
+                (
+                    SELECT
+                        p.start_xid, p.start_seq, p.process_key, p.start_sequence, 'process.started', p.start_replay_key,
+                        p.start_payload_hash, p.start_payload, NULL, p.created_at_ms
+                    FROM :"schema".lash_processes AS p
+                    WHERE p.start_seq IS NOT NULL
+                        AND (p.start_xid, p.start_seq) > (SELECT a.xid, a.seq FROM after AS a)
+                        AND p.start_xid < pg_snapshot_xmin(pg_current_snapshot())
+                    ORDER BY p.start_xid, p.start_seq
+                    LIMIT $3::bigint
+                )
+                UNION ALL
+                (
+                    SELECT
+                        p.end_xid, p.end_seq, p.process_key, p.end_sequence, p.end_type, p.end_replay_key,
+                        p.end_payload_hash, p.end_payload, p.end_wake, p.ended_at_ms
+                    FROM :"schema".lash_processes AS p
+                    WHERE p.end_seq IS NOT NULL
+                        AND (p.end_xid, p.end_seq) > (SELECT a.xid, a.seq FROM after AS a)
+                        AND p.end_xid < pg_snapshot_xmin(pg_current_snapshot())
+                    ORDER BY p.end_xid, p.end_seq
+                    LIMIT $3::bigint
+                )
+            ) AS entry
+            ORDER BY entry.xid, entry.seq
+            LIMIT $3::bigint
+        ) AS e
     )
 FROM (VALUES (true)) AS always (one)
 LEFT JOIN :"schema".lash_process_change_floor AS f ON f.one = always.one;
@@ -155,6 +211,22 @@ FROM (
     )
     UNION ALL
     (
+        SELECT p.start_xid, p.start_seq
+        FROM :"schema".lash_processes AS p
+        WHERE p.start_seq IS NOT NULL AND p.start_xid < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY p.start_xid DESC, p.start_seq DESC
+        LIMIT 1
+    )
+    UNION ALL
+    (
+        SELECT p.end_xid, p.end_seq
+        FROM :"schema".lash_processes AS p
+        WHERE p.end_seq IS NOT NULL AND p.end_xid < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY p.end_xid DESC, p.end_seq DESC
+        LIMIT 1
+    )
+    UNION ALL
+    (
         SELECT p.registered_xid, p.registered_seq
         FROM :"schema".lash_processes AS p
         WHERE p.registered_xid < pg_snapshot_xmin(pg_current_snapshot())
@@ -197,7 +269,7 @@ SELECT
     e.epoch, e.system_id, e.place, :"schema".lash_system_id(),
     (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())::text || '/' || e.tableoid::text,
     EXISTS (
-        SELECT 1 FROM :"schema".lash_process_events AS n WHERE n.xid >= pg_snapshot_xmax(pg_current_snapshot())
+        SELECT 1 FROM :"schema".lash_process_log AS n WHERE n.xid >= pg_snapshot_xmax(pg_current_snapshot())
     )
     OR EXISTS (
         SELECT 1 FROM :"schema".lash_processes AS p WHERE p.registered_xid >= pg_snapshot_xmax(pg_current_snapshot())
@@ -223,6 +295,16 @@ FROM :"schema".lash_process_change_epoch AS e;
 SELECT coalesce(max(r.seq), 0)
 FROM (
     (SELECT e.seq FROM :"schema".lash_process_events AS e WHERE e.xid = '2'::xid8 ORDER BY e.seq DESC LIMIT 1)
+    UNION ALL
+    (
+        SELECT p.start_seq FROM :"schema".lash_processes AS p
+        WHERE p.start_xid = '2'::xid8 AND p.start_seq IS NOT NULL ORDER BY p.start_seq DESC LIMIT 1
+    )
+    UNION ALL
+    (
+        SELECT p.end_seq FROM :"schema".lash_processes AS p
+        WHERE p.end_xid = '2'::xid8 AND p.end_seq IS NOT NULL ORDER BY p.end_seq DESC LIMIT 1
+    )
     UNION ALL
     (
         SELECT p.registered_seq FROM :"schema".lash_processes AS p
@@ -252,6 +334,52 @@ moved AS (
     END
     FROM old
     WHERE e.process_key = old.process_key AND e.sequence = old.sequence
+    RETURNING 1
+)
+SELECT count(*) FROM moved;
+
+-- name: change_rebase_starts
+-- change_rebase_events for the events of starts in the rows of processes.
+WITH old AS (
+    SELECT o.process_key, o.start_xid AS xid, o.start_seq AS seq
+    FROM :"schema".lash_processes AS o
+    WHERE o.start_xid > '2'::xid8 AND o.start_seq IS NOT NULL
+    ORDER BY o.start_xid, o.start_seq
+    LIMIT $1::bigint
+),
+moved AS (
+    UPDATE :"schema".lash_processes AS p
+    SET start_xid = CASE
+        WHEN EXISTS (
+            SELECT 1 FROM :"schema".lash_process_change_floor AS f WHERE (old.xid, old.seq) <= (f.xid, f.seq)
+        ) THEN '1'::xid8
+        ELSE '2'::xid8
+    END
+    FROM old
+    WHERE p.process_key = old.process_key
+    RETURNING 1
+)
+SELECT count(*) FROM moved;
+
+-- name: change_rebase_ends
+-- change_rebase_events for the events of ends in the rows of processes.
+WITH old AS (
+    SELECT o.process_key, o.end_xid AS xid, o.end_seq AS seq
+    FROM :"schema".lash_processes AS o
+    WHERE o.end_xid > '2'::xid8 AND o.end_seq IS NOT NULL
+    ORDER BY o.end_xid, o.end_seq
+    LIMIT $1::bigint
+),
+moved AS (
+    UPDATE :"schema".lash_processes AS p
+    SET end_xid = CASE
+        WHEN EXISTS (
+            SELECT 1 FROM :"schema".lash_process_change_floor AS f WHERE (old.xid, old.seq) <= (f.xid, f.seq)
+        ) THEN '1'::xid8
+        ELSE '2'::xid8
+    END
+    FROM old
+    WHERE p.process_key = old.process_key
     RETURNING 1
 )
 SELECT count(*) FROM moved;

@@ -13,7 +13,7 @@ SELECT
             row(e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms),
             w.state, w.batch_id
         )
-        FROM :"schema".lash_process_events AS e
+        FROM :"schema".lash_process_log AS e
         LEFT JOIN :"schema".lash_wakes AS w ON w.process_key = e.process_key AND w.sequence = e.sequence
         WHERE e.process_key = p.process_key AND e.replay_key = $2::text
     )
@@ -36,11 +36,12 @@ JOIN :"schema".lash_processes AS p ON p.process_key = lease.process_key
 FOR NO KEY UPDATE OF p;
 
 -- name: event_append
--- An append in one statement: the event, the new state of the process, and the wake with its batch. It writes everything, or nothing if a fact of the decision no longer holds: the number of events $2 and the wake target
--- $3 of the process (which guard all facts about it), no event of the replay key $5 yet, a live lease under the fence
--- $20 to $23 if there is one, no live lease if $24. The process gets one more reason to run if $25. If $26 it is never
--- run again, and the lease of the fence is freed; its parent gets a reason to run if $27. The effects of its last run
--- are deleted if $28. Returns the time and the state of the wake, or no row.
+-- An append in one statement: the event, the new state of the process, and the wake with its batch. It writes
+-- everything, or nothing if a fact of the decision no longer holds: the number of events $2 and the wake target $3 of the
+-- process (which guard all facts about it), no event of the replay key $5 yet, a live lease under the fence $20 to $23 if
+-- there is one, no live lease if $24. The process gets one more reason to run if $25. If $26 it is never run again, the
+-- event is in its row, and the lease of the fence is freed; its parent gets a reason to run if $27. The effects of its
+-- last run are deleted if $28. Returns the time and the state of the wake, or no row.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 parent AS (
     SELECT started.process_key
@@ -84,10 +85,19 @@ moved AS (
     UPDATE :"schema".lash_processes AS p
     SET projection = $9::text, status = $10::text, waiting = $11::boolean, last_sequence = $2::bigint + 1,
         updated_at_ms = guard.now_ms,
-        ended_at_ms = CASE WHEN $10::text <> 'running' THEN coalesce(p.ended_at_ms, guard.now_ms) END
+        ended_at_ms = CASE WHEN $10::text <> 'running' THEN coalesce(p.ended_at_ms, guard.now_ms) END,
+        end_xid = CASE WHEN $26::boolean THEN pg_current_xact_id() ELSE p.end_xid END,
+        end_seq = CASE WHEN $26::boolean THEN :"schema".lash_next_change() ELSE p.end_seq END,
+        end_sequence = CASE WHEN $26::boolean THEN $2::bigint + 1 ELSE p.end_sequence END,
+        end_type = CASE WHEN $26::boolean THEN $4::text ELSE p.end_type END,
+        end_replay_key = CASE WHEN $26::boolean THEN $5::text ELSE p.end_replay_key END,
+        end_payload_hash = CASE WHEN $26::boolean THEN $6::text ELSE p.end_payload_hash END,
+        end_payload = CASE WHEN $26::boolean THEN $7::text ELSE p.end_payload END,
+        end_wake = CASE WHEN $26::boolean THEN $8::text ELSE p.end_wake END
     FROM guard
     WHERE p.process_key = $1::bigint AND p.last_sequence = $2::bigint
         AND p.wake_session_id IS NOT DISTINCT FROM $3::text
+        AND NOT coalesce($5::text IN (p.start_replay_key, p.end_replay_key), false)
     RETURNING p.process_key, p.last_sequence, p.status, p.updated_at_ms AS now_ms
 ),
 event AS (
@@ -98,6 +108,7 @@ event AS (
         moved.process_key, moved.last_sequence, moved.status, $4::text, $5::text, $6::text, $7::text, $8::text,
         moved.now_ms
     FROM moved
+    WHERE NOT $26::boolean
 ),
 -- The lock prevents a concurrent deletion of the session; it does not wait for commits.
 target AS (
@@ -182,7 +193,7 @@ SELECT
     p.process_key,
     array(
         SELECT row(e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms)
-        FROM :"schema".lash_process_events AS e
+        FROM :"schema".lash_process_log AS e
         WHERE e.process_key = p.process_key AND e.sequence > $2::bigint
         ORDER BY e.sequence
         LIMIT $3::bigint
@@ -196,7 +207,7 @@ SELECT
     p.process_key,
     array(
         SELECT row(e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms)
-        FROM :"schema".lash_process_events AS e
+        FROM :"schema".lash_process_log AS e
         WHERE e.process_key = p.process_key AND e.event_type = $4::text AND e.sequence > $2::bigint
         ORDER BY e.sequence
         LIMIT $3::bigint
@@ -210,7 +221,7 @@ SELECT
     p.process_key,
     array(
         SELECT row(e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms)
-        FROM :"schema".lash_process_events AS e
+        FROM :"schema".lash_process_log AS e
         WHERE e.process_key = p.process_key
         ORDER BY e.sequence DESC
         LIMIT $2::bigint
@@ -224,7 +235,7 @@ SELECT
     p.process_key,
     array(
         SELECT row(e.sequence, e.event_type, e.replay_key, e.payload_hash, e.payload, e.wake, e.occurred_at_ms)
-        FROM :"schema".lash_process_events AS e
+        FROM :"schema".lash_process_log AS e
         WHERE e.process_key = p.process_key AND e.event_type = $2::text
         ORDER BY e.sequence
         LIMIT 1
@@ -236,7 +247,7 @@ WHERE p.process_id = $1::text;
 -- name: event_count_through
 -- How many events of a type there are up to and including a number. No row if the process does not exist.
 SELECT (
-    SELECT count(*) FROM :"schema".lash_process_events AS e
+    SELECT count(*) FROM :"schema".lash_process_log AS e
     WHERE e.process_key = p.process_key AND e.event_type = $2::text AND e.sequence <= $3::bigint
 )
 FROM :"schema".lash_processes AS p
@@ -253,9 +264,9 @@ WHERE p.process_id = ANY ($1::text[]);
 SELECT
     p.process_key,
     array(
-        SELECT row(w.sequence, e.event_type, e.wake, w.state, w.batch_id)
+        SELECT row(w.sequence, coalesce(e.event_type, p.end_type), coalesce(e.wake, p.end_wake), w.state, w.batch_id)
         FROM :"schema".lash_wakes AS w
-        JOIN :"schema".lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
+        LEFT JOIN :"schema".lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
         WHERE w.process_key = p.process_key AND w.sequence > $2::bigint
             AND w.state NOT IN ('acknowledged', 'merged')
         ORDER BY w.sequence
@@ -277,10 +288,11 @@ SELECT EXISTS (SELECT 1 FROM acknowledged) FROM process;
 
 -- name: event_undeliverable_wakes
 -- The wakes whose session does not exist, after one of them.
-SELECT p.process_id, w.sequence, e.event_type, e.wake, w.state, w.batch_id
+SELECT
+    p.process_id, w.sequence, coalesce(e.event_type, p.end_type), coalesce(e.wake, p.end_wake), w.state, w.batch_id
 FROM :"schema".lash_wakes AS w
 JOIN :"schema".lash_processes AS p ON p.process_key = w.process_key
-JOIN :"schema".lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
+LEFT JOIN :"schema".lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
 WHERE w.state = 'undeliverable' AND (p.process_id, w.sequence) > ($1::text, $2::bigint)
 ORDER BY p.process_id, w.sequence
 LIMIT $3::bigint;

@@ -19,7 +19,8 @@ WHERE p.process_id = $1::text;
 -- The condition repeats the rule of plan_claim: reading the lease first, to let the plan decide, would cost a round
 -- trip on every claim. A lease that this statement refuses is decided by plan_claim.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
--- Whether the log has the event is looked up once per process: further down the planner would do it for every pair.
+-- Whether an event of its own has the key is looked up once per process: further down the planner would do it for every
+-- pair.
 asked AS MATERIALIZED (
     SELECT
         a.*,
@@ -84,6 +85,7 @@ started AS (
     FROM clock, taken
     JOIN asked AS a ON a.process_key = taken.process_key
     WHERE p.process_key = a.process_key AND NOT a.was_started
+        AND NOT coalesce(a.replay_key IN (p.start_replay_key, p.end_replay_key), false)
     RETURNING p.process_key, p.last_sequence, p.status, p.updated_at_ms AS now_ms
 ),
 event AS (
@@ -120,9 +122,9 @@ LEFT JOIN started ON started.process_key = process.process_key;
 -- name: process_lease_complete
 -- Ends of different processes, at most 32, in one statement. For each it writes everything, or nothing if a fact of the
 -- decision no longer holds: the number of events and the wake target of the process, no event of the replay key yet, a
--- live lease under the fence. It appends the event of the end, takes the process off the work list, frees the lease,
--- and gives the parent a reason to run if requested. Returns the keys of the processes that were ended, and the time.
--- All leases are locked first and in key order, as everywhere.
+-- live lease under the fence. It writes the event of the end into the row of the process, takes it off the work list,
+-- frees the lease, and gives the parent a reason to run if requested. Returns the keys of the processes that were ended,
+-- and the time. All leases are locked first and in key order, as everywhere.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
 asked AS MATERIALIZED (
     SELECT *
@@ -171,21 +173,14 @@ moved AS (
     UPDATE :"schema".lash_processes AS p
     SET projection = guard.projection, status = guard.status, waiting = false,
         last_sequence = guard.last_sequence + 1, updated_at_ms = guard.now_ms,
-        ended_at_ms = coalesce(p.ended_at_ms, guard.now_ms)
+        ended_at_ms = guard.now_ms, end_xid = pg_current_xact_id(), end_seq = :"schema".lash_next_change(),
+        end_sequence = guard.last_sequence + 1, end_type = guard.event_type, end_replay_key = guard.replay_key,
+        end_payload_hash = guard.payload_hash, end_payload = guard.payload
     FROM guard
     WHERE p.process_key = guard.process_key AND p.last_sequence = guard.last_sequence
         AND p.wake_session_id IS NOT DISTINCT FROM guard.wake_session_id
-    RETURNING p.process_key, p.last_sequence, p.status, p.updated_at_ms AS now_ms
-),
-event AS (
-    INSERT INTO :"schema".lash_process_events (
-        process_key, sequence, status, event_type, replay_key, payload_hash, payload, occurred_at_ms
-    )
-    SELECT
-        moved.process_key, moved.last_sequence, moved.status, a.event_type, a.replay_key, a.payload_hash, a.payload,
-        moved.now_ms
-    FROM moved
-    JOIN asked AS a ON a.process_key = moved.process_key
+        AND NOT coalesce(guard.replay_key IN (p.start_replay_key, p.end_replay_key), false)
+    RETURNING p.process_key, p.updated_at_ms AS now_ms
 ),
 freed AS (
     UPDATE :"schema".lash_process_leases AS l

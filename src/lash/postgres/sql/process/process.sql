@@ -60,17 +60,23 @@ SELECT
 
 -- fragment: process_created
 -- Registers a process unless its id is taken, and takes over the fencing number of a pruned one of the same id. A row
--- that is being pruned counts as existing, because its tombstone is not visible yet.
+-- that is being pruned counts as existing, because its tombstone is not visible yet. If begun has the event of its start,
+-- that is in the row.
 created AS (
     INSERT INTO :"schema".lash_processes (
         process_id, registration_hash, registration, recovery, kind, label, definition_hash, originator_session_id,
         wake_session_id, environment_ref, parent_process_id, status, waiting, projection, last_sequence, created_at_ms,
-        updated_at_ms
+        updated_at_ms, registered_seq, start_xid, start_seq, start_sequence, start_replay_key, start_payload_hash,
+        start_payload
     )
     SELECT
         $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::text, $11::text,
-        'running', false, $12::text, $13::bigint, clock.now_ms, clock.now_ms
-    FROM clock
+        'running', false, $12::text, $13::bigint, clock.now_ms, clock.now_ms, :"schema".lash_next_change(),
+        CASE WHEN begun.replay_key IS NOT NULL THEN pg_current_xact_id() END,
+        CASE WHEN begun.replay_key IS NOT NULL THEN :"schema".lash_next_change() END,
+        CASE WHEN begun.replay_key IS NOT NULL THEN $13::bigint END,
+        begun.replay_key, begun.payload_hash, begun.payload
+    FROM clock, begun
     WHERE NOT EXISTS (SELECT 1 FROM :"schema".lash_processes WHERE process_id = $1::text)
     ON CONFLICT (process_id) DO NOTHING
     RETURNING
@@ -88,6 +94,7 @@ raised AS (
 -- Registers a process with its lease row, above the fencing number of a pruned one of the same id; no row if it exists.
 -- If workers run it ($14), it is ready at once.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+begun (replay_key, payload_hash, payload) AS (SELECT NULL::text, NULL::text, NULL::text),
 -- include: process_created
 leased AS (
     INSERT INTO :"schema".lash_process_leases (process_key, fencing, runnable, ready_at_ms)
@@ -99,9 +106,10 @@ leased AS (
 SELECT * FROM created;
 
 -- name: process_register_and_claim
--- Registers a process that workers run and gives its lease to a holder, with the event of its start: the rows that
--- registering and claiming write. Returns the process and the fencing number; no row if the process exists.
+-- Registers a process that workers run and gives its lease to a holder, with the event of its start in the row of the
+-- process. Returns the process and the fencing number; no row if the process exists.
 WITH clock AS (SELECT :"schema".lash_now_ms() AS now_ms),
+begun (replay_key, payload_hash, payload) AS (SELECT $19::text, $20::text, $21::text),
 -- include: process_created
 leased AS (
     INSERT INTO :"schema".lash_process_leases (
@@ -114,15 +122,6 @@ leased AS (
         least(created.created_at_ms, 9223372036854775807 - $18::bigint) + $18::bigint, true, created.created_at_ms
     FROM created
     RETURNING process_key, fencing
-),
-event AS (
-    INSERT INTO :"schema".lash_process_events (
-        process_key, sequence, status, event_type, replay_key, payload_hash, payload, occurred_at_ms
-    )
-    SELECT
-        created.process_key, created.last_sequence, 'running', $19::text, $20::text, $21::text, $22::text,
-        created.created_at_ms
-    FROM created
 )
 SELECT
     row(
@@ -318,6 +317,8 @@ chosen AS (
             SELECT 1 FROM :"schema".lash_process_events AS e
             WHERE e.process_key = p.process_key AND (e.xid, e.seq) > ($2::text::xid8, $3::bigint)
         )
+        AND NOT coalesce((p.start_xid, p.start_seq) > ($2::text::xid8, $3::bigint), false)
+        AND NOT coalesce((p.end_xid, p.end_seq) > ($2::text::xid8, $3::bigint), false)
         AND NOT EXISTS (
             SELECT 1 FROM :"schema".lash_process_changes AS c
             WHERE c.process_id = p.process_id AND (c.xid, c.seq) > ($2::text::xid8, $3::bigint)
@@ -338,7 +339,7 @@ gone AS (
     WHERE p.process_key = doomed.process_key AND p.last_sequence = doomed.last_sequence
     RETURNING
         p.process_key, p.process_id, p.status, p.created_at_ms, p.ended_at_ms, p.registered_xid, p.registered_seq,
-        doomed.fencing
+        p.start_xid, p.start_seq, p.start_sequence, p.end_xid, p.end_seq, p.end_sequence, doomed.fencing
 ),
 buried AS (
     INSERT INTO :"schema".lash_process_tombstones AS t (process_id, status, fencing, pruned_at_ms)
@@ -356,6 +357,14 @@ kept AS (
     SELECT gone.registered_xid, gone.registered_seq, gone.process_id, 'registered', NULL, 'running', gone.created_at_ms
     FROM gone, floor
     WHERE (gone.registered_xid, gone.registered_seq) > (floor.xid, floor.seq)
+    UNION ALL
+    SELECT gone.start_xid, gone.start_seq, gone.process_id, 'event', gone.start_sequence, 'running', gone.created_at_ms
+    FROM gone, floor
+    WHERE (gone.start_xid, gone.start_seq) > (floor.xid, floor.seq)
+    UNION ALL
+    SELECT gone.end_xid, gone.end_seq, gone.process_id, 'event', gone.end_sequence, gone.status, gone.ended_at_ms
+    FROM gone, floor
+    WHERE (gone.end_xid, gone.end_seq) > (floor.xid, floor.seq)
     UNION ALL
     SELECT e.xid, e.seq, gone.process_id, 'event', e.sequence, e.status, e.occurred_at_ms
     FROM floor, gone

@@ -125,9 +125,12 @@ class SQLiteEventRows:
 
 
 def append_to(
-    transaction: Transaction, process_key: int, record: ProcessRecord, request: AppendRequest
+    transaction: Transaction, process_key: int, record: ProcessRecord, request: AppendRequest, *, is_new: bool = False
 ) -> AppendResult:
-    """Append an event to a process that was read in this transaction."""
+    """Append an event to a process that was read in this transaction.
+
+    The event of the start is in the row of the process if this transaction registered it.
+    """
     key, conditions = request.draft.replay_key, request.conditions
     decision = request.decide(
         AppendFacts(
@@ -141,7 +144,7 @@ def append_to(
         )
     )
     if isinstance(decision, InsertEvent):
-        projection = _write(transaction, process_key, decision)
+        projection = _write(transaction, process_key, decision, is_new=is_new)
         appended = Appended(event=decision.event, wake=_deliver(transaction, process_key, decision.event))
         record = record_after(record, projection, transaction.now_ms)
     else:
@@ -171,32 +174,27 @@ def _replayed(transaction: Transaction, process_key: int, decision: ReplayEvent)
     return Appended(event=event, replayed=True, wake=wake)
 
 
-def _write(transaction: Transaction, process_key: int, decision: InsertEvent) -> str:
+def _write(transaction: Transaction, process_key: int, decision: InsertEvent, *, is_new: bool) -> str:
     """Write an event and its effect on its process, and return the projection as it is stored."""
     event, status = decision.event, decision.projection.status
     projection = encode_projection(decision.projection)
     sealed = seal_event(transaction.seals, decision, projection)
-    transaction.run(
-        "event_insert",
-        process_key=process_key,
-        sequence=event.sequence,
-        status=status.value,
-        event_type=event.event_type,
-        replay_key=event.replay_key,
-        payload_hash=decision.payload_hash,
-        payload=sealed.payload,
-        wake=sealed.wake,
-        now_ms=transaction.now_ms,
-    )
-    projected = transaction.run(
-        "process_project",
-        process_key=process_key,
-        sequence=event.sequence,
-        projection=sealed.projection,
-        status=status.value,
-        waiting=int(decision.projection.wait is not None),
-        now_ms=transaction.now_ms,
-    )
+    place = {"process_key": process_key, "sequence": event.sequence, "now_ms": transaction.now_ms}
+    body = {"replay_key": event.replay_key, "payload_hash": decision.payload_hash, "payload": sealed.payload}
+    others = {"status": status.value, "event_type": event.event_type, "wake": sealed.wake}
+    if is_new:
+        projected = transaction.run("process_start", **place, **body, projection=sealed.projection)
+    elif decision.work.ends:
+        projected = transaction.run("process_end", **place, **body, **others, projection=sealed.projection)
+    else:
+        transaction.run("event_insert", **place, **body, **others)
+        projected = transaction.run(
+            "process_project",
+            **place,
+            projection=sealed.projection,
+            status=status.value,
+            waiting=int(decision.projection.wait is not None),
+        )
     if projected != 1:
         raise CorruptData(f"the log of process {event.process_id!r} changed inside a transaction")
     change_work(transaction, process_key, decision.work)

@@ -56,7 +56,7 @@ class SQLiteProcessLeaseRows:
     async def register_and_claim(self, encoded: EncodedRegistration, run: RunClaim) -> ProcessAcquired | RegisteredRow:
         def body(transaction: Transaction) -> ProcessAcquired | RegisteredRow:
             stored = register(transaction, encoded)
-            claimed = _claim(transaction, stored.row, run) if stored.created else None
+            claimed = _claim(transaction, stored.row, run, is_new=True) if stored.created else None
             return claimed if isinstance(claimed, ProcessAcquired) else stored
 
         return await self._database.write_briefly(body)
@@ -94,7 +94,7 @@ class SQLiteProcessLeaseRows:
         return await self._database.write_briefly(body)
 
 
-def _claim(transaction: Transaction, row: ProcessRow, run: RunClaim) -> ProcessLeaseOutcome:
+def _claim(transaction: Transaction, row: ProcessRow, run: RunClaim, *, is_new: bool = False) -> ProcessLeaseOutcome:
     key, record = row.process_key, decode_process(row)
     refused = run.refuse(record)
     if refused is not None:
@@ -106,7 +106,7 @@ def _claim(transaction: Transaction, row: ProcessRow, run: RunClaim) -> ProcessL
         lease, answer = _acquire(transaction, key, decision.fencing, run.claim)
         return ProcessAcquired(
             lease=lease,
-            record=append_to(transaction, key, record, run.started).record,
+            record=append_to(transaction, key, record, run.started, is_new=is_new).record,
             wake_seq=answer.wake_seq,
             has_effects=answer.has_effects,
             crashes=answer.crashes,

@@ -6,7 +6,7 @@ SELECT p.process_id, CAST(p.last_sequence AS TEXT)
 FROM lash_processes AS p
 LEFT JOIN (
     SELECT process_key, COUNT(*) AS number, MIN(sequence) AS low, MAX(sequence) AS high
-    FROM lash_process_events
+    FROM lash_process_log
     GROUP BY process_key
 ) AS e ON e.process_key = p.process_key
 WHERE COALESCE(e.number, 0) <> p.last_sequence OR COALESCE(e.high, 0) <> p.last_sequence OR COALESCE(e.low, 1) <> 1
@@ -28,7 +28,7 @@ LIMIT :limit;
 -- name: damage_wakes
 -- Events whose wake has no row, and wakes whose event is missing.
 SELECT p.process_id, CAST(e.sequence AS TEXT)
-FROM lash_process_events AS e
+FROM lash_process_log AS e
 JOIN lash_processes AS p ON p.process_key = e.process_key
 WHERE (e.wake IS NOT NULL) <> EXISTS (
         SELECT 1 FROM lash_wakes AS w WHERE w.process_key = e.process_key AND w.sequence = e.sequence
@@ -38,7 +38,7 @@ SELECT p.process_id, CAST(w.sequence AS TEXT)
 FROM lash_wakes AS w
 JOIN lash_processes AS p ON p.process_key = w.process_key
 WHERE NOT EXISTS (
-        SELECT 1 FROM lash_process_events AS e WHERE e.process_key = w.process_key AND e.sequence = w.sequence
+        SELECT 1 FROM lash_process_log AS e WHERE e.process_key = w.process_key AND e.sequence = w.sequence
     )
 LIMIT :limit;
 
@@ -69,12 +69,12 @@ SELECT p.process_id, ''
 FROM lash_processes AS p
 WHERE EXISTS (
         SELECT 1
-        FROM lash_process_events AS e
-        JOIN lash_process_events AS n ON n.process_key = e.process_key AND n.sequence = e.sequence + 1
+        FROM lash_process_log AS e
+        JOIN lash_process_log AS n ON n.process_key = e.process_key AND n.sequence = e.sequence + 1
         WHERE e.process_key = p.process_key AND n.seq <= e.seq
     )
     OR p.registered_seq > 0 AND EXISTS (
-        SELECT 1 FROM lash_process_events AS e WHERE e.process_key = p.process_key AND e.seq <= p.registered_seq
+        SELECT 1 FROM lash_process_log AS e WHERE e.process_key = p.process_key AND e.seq <= p.registered_seq
     )
 ORDER BY p.process_id
 LIMIT :limit;

@@ -1,13 +1,25 @@
 -- fragment: change_entries
 -- The entries of the feed after a position, or after the one to which it was pruned: events, registrations and what is
--- neither. Each of the three is read in the order of its numbers.
+-- neither. Each of the five places is read in the order of its numbers. The casts give their columns the same affinity:
+-- without it, SQLite reads the rest of the feed for each page.
 (
-    SELECT e.seq, p.process_id, 'event' AS kind, e.sequence, e.status, e.occurred_at_ms
+    SELECT e.seq, p.process_id, CAST('event' AS TEXT) AS kind, e.sequence, e.status, e.occurred_at_ms
     FROM lash_process_events AS e
     CROSS JOIN lash_processes AS p ON p.process_key = e.process_key
     WHERE e.seq > MAX(:after, COALESCE((SELECT f.seq FROM lash_process_change_floor AS f WHERE f.one = 1), 0))
     UNION ALL
-    SELECT p.registered_seq, p.process_id, 'registered', NULL, 'running', p.created_at_ms
+    SELECT
+        p.start_seq, p.process_id, CAST('event' AS TEXT), p.start_sequence, CAST('running' AS TEXT), p.created_at_ms
+    FROM lash_processes AS p INDEXED BY lash_processes_started_feed
+    WHERE p.start_seq > MAX(:after, COALESCE((SELECT f.seq FROM lash_process_change_floor AS f WHERE f.one = 1), 0))
+    UNION ALL
+    SELECT p.end_seq, p.process_id, CAST('event' AS TEXT), p.end_sequence, p.status, p.ended_at_ms
+    FROM lash_processes AS p INDEXED BY lash_processes_ended_feed
+    WHERE p.end_seq > MAX(:after, COALESCE((SELECT f.seq FROM lash_process_change_floor AS f WHERE f.one = 1), 0))
+    UNION ALL
+    SELECT
+        p.registered_seq, p.process_id, CAST('registered' AS TEXT), CAST(NULL AS INTEGER), CAST('running' AS TEXT),
+        p.created_at_ms
     FROM lash_processes AS p INDEXED BY lash_processes_registered
     WHERE p.registered_seq > MAX(:after, COALESCE((SELECT f.seq FROM lash_process_change_floor AS f WHERE f.one = 1), 0))
     UNION ALL
@@ -75,10 +87,11 @@ FROM lash_processes AS p
 WHERE p.process_key = :process_key
     AND p.registered_seq > COALESCE((SELECT f.seq FROM lash_process_change_floor AS f WHERE f.one = 1), 0)
 UNION ALL
-SELECT e.seq, p.process_id, 'event', e.sequence, e.status, e.occurred_at_ms
-FROM lash_processes AS p
-JOIN lash_process_events AS e ON e.process_key = p.process_key
-WHERE p.process_key = :process_key
+SELECT
+    e.seq, (SELECT p.process_id FROM lash_processes AS p WHERE p.process_key = :process_key), 'event', e.sequence,
+    e.status, e.occurred_at_ms
+FROM lash_process_log AS e
+WHERE e.process_key = :process_key
     AND e.seq > COALESCE((SELECT f.seq FROM lash_process_change_floor AS f WHERE f.one = 1), 0);
 
 -- name: change_before

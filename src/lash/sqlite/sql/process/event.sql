@@ -1,7 +1,7 @@
 -- name: event_known
 -- The event of a replay key.
 SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
-FROM lash_process_events
+FROM lash_process_log
 WHERE process_key = :process_key AND replay_key = :replay_key AND replay_key IS NOT NULL;
 
 -- name: event_insert
@@ -16,7 +16,7 @@ FROM lash_process_change_end AS d;
 -- name: event_after
 -- The events after a number, in order.
 SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
-FROM lash_process_events
+FROM lash_process_log
 WHERE process_key = :process_key AND sequence > :sequence
 ORDER BY sequence
 LIMIT :limit;
@@ -24,7 +24,7 @@ LIMIT :limit;
 -- name: event_after_of_type
 -- The events of one type after a number, in order.
 SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
-FROM lash_process_events INDEXED BY lash_process_events_type
+FROM lash_process_log
 WHERE process_key = :process_key AND event_type = :event_type AND sequence > :sequence
 ORDER BY sequence
 LIMIT :limit;
@@ -32,7 +32,7 @@ LIMIT :limit;
 -- name: event_nth_of_type
 -- The n-th event of one type, from 0.
 SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
-FROM lash_process_events INDEXED BY lash_process_events_type
+FROM lash_process_log
 WHERE process_key = :process_key AND event_type = :event_type
 ORDER BY sequence
 LIMIT 1 OFFSET :skip;
@@ -40,7 +40,7 @@ LIMIT 1 OFFSET :skip;
 -- name: event_recent
 -- The last events, the newest first.
 SELECT sequence, event_type, replay_key, payload_hash, payload, wake, occurred_at_ms
-FROM lash_process_events
+FROM lash_process_log
 WHERE process_key = :process_key
 ORDER BY sequence DESC
 LIMIT :limit;
@@ -48,8 +48,8 @@ LIMIT :limit;
 -- name: event_count_through
 -- How many events of a type there are up to a number.
 SELECT COUNT(*)
-FROM lash_process_events INDEXED BY lash_process_events_type
-WHERE process_key = :process_key AND event_type = :event_type AND sequence <= :sequence;
+FROM lash_process_log AS e
+WHERE e.process_key = :process_key AND e.event_type = :event_type AND e.sequence <= :sequence;
 
 -- name: event_last_sequences
 -- The numbers of the last events of some processes.
@@ -64,16 +64,18 @@ VALUES (:process_key, :sequence, :target_session_id, :batch_id, :state);
 
 -- name: event_wake
 -- The wake of one event and its state.
-SELECT e.sequence, e.event_type, e.wake, w.state, w.batch_id
+SELECT w.sequence, COALESCE(e.event_type, p.end_type), COALESCE(e.wake, p.end_wake), w.state, w.batch_id
 FROM lash_wakes AS w
-JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
+JOIN lash_processes AS p ON p.process_key = w.process_key
+LEFT JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
 WHERE w.process_key = :process_key AND w.sequence = :sequence;
 
 -- name: event_open_wakes
 -- The open wakes after a number.
-SELECT e.sequence, e.event_type, e.wake, w.state, w.batch_id
+SELECT w.sequence, COALESCE(e.event_type, p.end_type), COALESCE(e.wake, p.end_wake), w.state, w.batch_id
 FROM lash_wakes AS w
-JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
+JOIN lash_processes AS p ON p.process_key = w.process_key
+LEFT JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
 WHERE w.process_key = :process_key AND w.sequence > :sequence AND w.state NOT IN ('acknowledged', 'merged')
 ORDER BY w.sequence;
 
@@ -89,10 +91,10 @@ UPDATE lash_wakes SET state = 'acknowledged' WHERE batch_id = :batch_id AND stat
 
 -- name: event_undeliverable_wakes
 -- The wakes whose session does not exist, after one of them.
-SELECT p.process_id, e.sequence, e.event_type, e.wake, w.state, w.batch_id
+SELECT p.process_id, w.sequence, COALESCE(e.event_type, p.end_type), COALESCE(e.wake, p.end_wake), w.state, w.batch_id
 FROM lash_wakes AS w INDEXED BY lash_wakes_undeliverable
-JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
 JOIN lash_processes AS p ON p.process_key = w.process_key
+LEFT JOIN lash_process_events AS e ON e.process_key = w.process_key AND e.sequence = w.sequence
 WHERE w.state = 'undeliverable' AND (p.process_id, w.sequence) > (:process_id, :sequence)
 ORDER BY p.process_id, w.sequence
 LIMIT :limit;
@@ -112,5 +114,17 @@ SELECT
 FROM lash_process_events AS e
 CROSS JOIN lash_processes AS p ON p.process_key = e.process_key
 WHERE e.seq > MAX(:after, COALESCE((SELECT f.seq FROM lash_process_change_floor AS f WHERE f.one = 1), 0))
-ORDER BY e.seq
+UNION ALL
+SELECT
+    p.start_seq, p.process_id, p.start_sequence, 'process.started', p.start_replay_key, p.start_payload_hash,
+    p.start_payload, NULL, p.created_at_ms
+FROM lash_processes AS p INDEXED BY lash_processes_started_feed
+WHERE p.start_seq > MAX(:after, COALESCE((SELECT f.seq FROM lash_process_change_floor AS f WHERE f.one = 1), 0))
+UNION ALL
+SELECT
+    p.end_seq, p.process_id, p.end_sequence, p.end_type, p.end_replay_key, p.end_payload_hash, p.end_payload,
+    p.end_wake, p.ended_at_ms
+FROM lash_processes AS p INDEXED BY lash_processes_ended_feed
+WHERE p.end_seq > MAX(:after, COALESCE((SELECT f.seq FROM lash_process_change_floor AS f WHERE f.one = 1), 0))
+ORDER BY 1
 LIMIT :limit;

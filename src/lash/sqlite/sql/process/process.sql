@@ -100,6 +100,23 @@ SET projection = :projection, status = :status, waiting = :waiting, last_sequenc
     updated_at_ms = :now_ms, ended_at_ms = CASE WHEN :status = 'running' THEN NULL ELSE COALESCE(ended_at_ms, :now_ms) END
 WHERE process_key = :process_key AND last_sequence = :sequence - 1;
 
+-- name: process_start
+-- Writes the event with which a process starts, and its projection, into its row.
+UPDATE lash_processes
+SET projection = :projection, last_sequence = :sequence, updated_at_ms = :now_ms,
+    start_seq = (SELECT d.seq + 1 FROM lash_process_change_end AS d), start_sequence = :sequence,
+    start_replay_key = :replay_key, start_payload_hash = :payload_hash, start_payload = :payload
+WHERE process_key = :process_key AND last_sequence = :sequence - 1;
+
+-- name: process_end
+-- Writes the event with which a process ends, and its projection, into its row.
+UPDATE lash_processes
+SET projection = :projection, status = :status, waiting = 0, last_sequence = :sequence, updated_at_ms = :now_ms,
+    ended_at_ms = :now_ms, end_seq = (SELECT d.seq + 1 FROM lash_process_change_end AS d), end_sequence = :sequence,
+    end_type = :event_type, end_replay_key = :replay_key, end_payload_hash = :payload_hash, end_payload = :payload,
+    end_wake = :wake
+WHERE process_key = :process_key AND last_sequence = :sequence - 1;
+
 -- name: process_last_change
 -- A number that grows with each change of a process and with each wait that is resolved or revoked.
 SELECT
@@ -158,7 +175,7 @@ WHERE p.ended_at_ms < :ended_before_ms
         SELECT 1 FROM lash_process_changes AS c
         WHERE c.process_id = p.process_id AND c.seq > :through
     )
-    AND p.registered_seq <= :through
+    AND p.registered_seq <= :through AND COALESCE(p.start_seq, 0) <= :through AND COALESCE(p.end_seq, 0) <= :through
     AND NOT EXISTS (SELECT 1 FROM lash_wakes AS w WHERE w.process_key = p.process_key AND w.state = 'queued')
 ORDER BY p.ended_at_ms
 LIMIT :limit;
