@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
 import lash
-from lash.errors import StoreUnavailable
+from lash.errors import SessionDeleted
 from lash.model.session.session import FullGraph, ReadScope
-from lash.postgres.engine.database import Database
+from lash.postgres.engine.database import Database, Transaction
 from tests.factories.session import chain, commit, node, started
 
 _LENGTH = 600
@@ -31,7 +32,16 @@ def _commit_before_long_reads(monkeypatch: pytest.MonkeyPatch, url: str, times: 
                 await other.session("s").commit(commit(len(added), node(added[-1], parent)))
         return await really_read(database, shape, name, *args, decode=decode)
 
+    async def read_late_of_snapshot(
+        transaction: Transaction, shape: type, name: str, *args: object, decode: Callable[[list[object]], object]
+    ) -> object:
+        async with await lash.open(url) as other:
+            await other.session("s").append([node("not seen")])
+        return await really_read_of_snapshot(transaction, shape, name, *args, decode=decode)
+
+    really_read_of_snapshot = Transaction.all_in_thread
     monkeypatch.setattr(Database, "read_in_thread", read_late)
+    monkeypatch.setattr(Transaction, "all_in_thread", read_late_of_snapshot)
     return added
 
 
@@ -49,14 +59,42 @@ async def test_a_commit_between_the_statements_is_noticed(
         assert read.graph.nodes == (*chain(*_NAMES), *chain(*added, after=_NAMES[-1]))
 
 
-async def test_a_session_that_changes_all_the_time_is_unavailable(
+@pytest.mark.parametrize("scope", [lash.model.ActivePath(), FullGraph()], ids=["path", "graph"])
+async def test_a_session_that_changes_all_the_time_is_read(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch, scope: ReadScope
+) -> None:
+    """After three reads in vain both statements see one snapshot, whatever is committed between them."""
+    async with await lash.open(postgres_schema_url) as storage:
+        session = await started(storage, "s", *_NAMES)
+        added = _commit_before_long_reads(monkeypatch, postgres_schema_url, 100)
+        read = await session.load(scope)
+        assert read is not None
+        assert len(added) == 3
+        assert read.head.revision == 4
+        assert read.graph.nodes == (*chain(*_NAMES), *chain(*added, after=_NAMES[-1]))
+        assert await session.revision() == 5
+
+
+async def test_a_session_that_is_deleted_meanwhile_is_reported(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A read that never sees the same revision twice ends with an error that says so."""
+    """A read that begins again after the deletion raises SessionDeleted."""
     async with await lash.open(postgres_schema_url) as storage:
         session = await started(storage, "s", *_NAMES)
         _commit_before_long_reads(monkeypatch, postgres_schema_url, 100)
-        with pytest.raises(StoreUnavailable, match="changed 10 times while it was being read"):
+        really_open = Database.snapshot
+
+        def late(database: Database) -> AbstractAsyncContextManager[Transaction]:
+            @asynccontextmanager
+            async def opened() -> AsyncIterator[Transaction]:
+                await storage.sessions.delete("s")
+                async with really_open(database) as snapshot:
+                    yield snapshot
+
+            return opened()
+
+        monkeypatch.setattr(Database, "snapshot", late)
+        with pytest.raises(SessionDeleted):
             await session.load()
 
 

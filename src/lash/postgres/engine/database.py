@@ -71,6 +71,7 @@ class Database:
         self._queries = queries
         self._on_statement = on_statement
         self._begin_text = _begin_text(options)
+        self._begin_snapshot_text = _begin_text(options, snapshot=True)
         self._watch = StatementWatch(self.lock_holders, options.statement_timeout_ms / 1000 + _ANSWER_GRACE_S)
         self._opener = Opener(asyncio.get_running_loop())
         self._closed = False
@@ -113,11 +114,7 @@ class Database:
     async def read_in_thread(self, shape: type[T], name: str, *args: object, decode: Callable[[list[T]], R]) -> R:
         """Run one read-only statement and return what the function makes of its rows, in a thread: for many rows."""
         rows = await self._fetch(name, args, reads=True, repeatable=True)
-        # Each row is freed before the next: freeing very many at once would stop all threads for that time.
-        rows.reverse()
-        return await asyncio.to_thread(
-            lambda: decode([_shaped(shape, name, rows.pop(), self.seals) for _ in range(len(rows))])
-        )
+        return await _decoded_in_thread(shape, name, rows, self.seals, decode)
 
     async def write_one(self, shape: type[T], name: str, *args: object, repeatable: bool) -> T | None:
         """Run one statement in its own transaction and return its row; None if there is none.
@@ -167,16 +164,23 @@ class Database:
         """
         return await self._connections.connect_to_listen()
 
-    @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
+    def transaction(self) -> contextlib.AbstractAsyncContextManager[Transaction]:
         """Open a read-committed transaction; it commits when the block ends and rolls back when the block raises.
 
         The block is not retried: a deadlock raises :class:`StoreUnavailable`, and the caller starts again. A connection
         lost during the COMMIT raises it with ``outcome_unknown``.
         """
+        return self._transaction(self._begin_text)
+
+    def snapshot(self) -> contextlib.AbstractAsyncContextManager[Transaction]:
+        """Open a read-only transaction whose statements all see what was committed before the first of them."""
+        return self._transaction(self._begin_snapshot_text)
+
+    @contextlib.asynccontextmanager
+    async def _transaction(self, begin: str) -> AsyncIterator[Transaction]:
         connection = await self._connect()
         try:
-            await self._begin(connection)
+            await self._begin(connection, begin)
             yield Transaction(self, connection)
             await self._commit(connection)
         except asyncio.CancelledError:
@@ -347,9 +351,9 @@ class Database:
             await _pause(tries)
         raise AssertionError("the last try returns or raises")
 
-    async def _begin(self, connection: PooledConnection) -> None:
+    async def _begin(self, connection: PooledConnection, text: str) -> None:
         try:
-            await self.command(connection, "begin", self._begin_text)
+            await self.command(connection, "begin", text)
         except DRIVER_ERRORS as error:
             raise self.failure(error, FailurePhase.TRANSACTION, "begin") from error
 
@@ -408,6 +412,10 @@ class Transaction:
         """Return the rows of the statement."""
         return [_shaped(shape, name, row, self._database.seals) for row in await self._fetch(name, args)]
 
+    async def all_in_thread(self, shape: type[T], name: str, *args: object, decode: Callable[[list[T]], R]) -> R:
+        """Return what the function makes of the rows of the statement, in a thread: for many rows."""
+        return await _decoded_in_thread(shape, name, await self._fetch(name, args), self._database.seals, decode)
+
     async def run(self, name: str, *args: object) -> int:
         """Run a statement for its effect and return how many rows it changed."""
         try:
@@ -432,13 +440,22 @@ class Transaction:
             raise self._database.failure(error, FailurePhase.TRANSACTION, name) from error
 
 
-def _begin_text(options: PostgresOptions) -> str:
-    """Return what opens a transaction, in one message.
+async def _decoded_in_thread(
+    shape: type[T], name: str, rows: list[asyncpg.Record], seals: Seals, decode: Callable[[list[T]], R]
+) -> R:
+    # Each row is freed before the next: freeing very many at once would stop all threads for that time.
+    rows.reverse()
+    return await asyncio.to_thread(lambda: decode([_shaped(shape, name, rows.pop(), seals) for _ in range(len(rows))]))
+
+
+def _begin_text(options: PostgresOptions, *, snapshot: bool = False) -> str:
+    """Return what opens a transaction, in one message; ``snapshot`` is for one that only reads.
 
     The limit on idleness comes with each transaction, because a pooler or a pool of the caller may not pass on a
     setting of the session. No lock is held without it: a worker that freezes is rolled back.
     """
-    text = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+    kind = "REPEATABLE READ READ ONLY" if snapshot else "READ COMMITTED READ WRITE"
+    text = f"BEGIN ISOLATION LEVEL {kind}"
     limit_ms = options.idle_transaction_timeout_ms
     return f"{text}; SET LOCAL idle_in_transaction_session_timeout = {limit_ms}" if limit_ms else text
 

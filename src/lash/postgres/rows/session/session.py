@@ -8,10 +8,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from lash.base.backoff import MAX_PLANS
 from lash.base.compression import BlobRef
 from lash.base.seal import Seals
-from lash.errors import StoreUnavailable
 from lash.model.session.commit import AppendResult, CommitResult
 from lash.model.session.session import ActivePath, FullGraph, ReadScope, SessionPage
 from lash.plan.key_range import KeyRange
@@ -45,6 +43,8 @@ from lash.sqlkit.rows import Flag, Number, Text
 from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, DecideFirstCommit, DecideFork, DecodePage
 
 T = TypeVar("T")
+_FREE_READS: Final = 3
+"""How often a long session is read with two statements of their own; a transaction costs two round trips more."""
 _SHORT: Final = 500
 """How many nodes one row of an answer has at most; decoding them takes about five milliseconds."""
 
@@ -191,26 +191,36 @@ class PostgresSessionRows:
 
     async def load(self, session_id: str, scope: ReadScope, decode: Callable[[RevisionRows], T]) -> T:
         whole, leaf, last = _load_arguments(scope)
-        for _ in range(MAX_PLANS):
-            limit = min(last, _SHORT)
+        limit = min(last, _SHORT)
+        for _ in range(_FREE_READS):
             found = await self._database.read_one(LoadAnswer, "session_load", session_id, whole, leaf, limit)
             answer = await self._existing(session_id, found)
             self._heads.remember(session_id, answer.head)
-            if limit == last or max(len(answer.inherited), len(answer.nodes)) < limit:
+            if _has_all(answer, limit, last):
                 return decode(answer)
             # The driver decodes a row at once, on the event loop; several rows it decodes as they arrive.
-            read = await self._database.read_in_thread(
-                NodesAnswer,
-                "session_nodes",
-                session_id,
-                whole,
-                leaf,
-                last,
-                decode=partial(_complete, self._database.seals, answer, decode),
-            )
+            complete = partial(_complete, self._database.seals, answer, decode)
+            arguments = (session_id, whole, leaf, last)
+            read = await self._database.read_in_thread(NodesAnswer, "session_nodes", *arguments, decode=complete)
             if read is not None:
                 return read.value
-        raise StoreUnavailable(f"session {session_id!r} changed {MAX_PLANS} times while it was being read")
+        return await self._load_unmoved(session_id, (whole, leaf, last), decode)
+
+    async def _load_unmoved(
+        self, session_id: str, scope: tuple[bool, str | None, int], decode: Callable[[RevisionRows], T]
+    ) -> T:
+        """Load a session that others commit to faster than it is read, in a transaction that does not see them."""
+        whole, leaf, last = scope
+        limit = min(last, _SHORT)
+        async with self._database.snapshot() as snapshot:
+            found = await snapshot.one(LoadAnswer, "session_load", session_id, whole, leaf, limit)
+            if found is not None and not _has_all(found, limit, last):
+                complete = partial(_complete, self._database.seals, found, decode)
+                arguments = (session_id, whole, leaf, last)
+                read = await snapshot.all_in_thread(NodesAnswer, "session_nodes", *arguments, decode=complete)
+                if read is not None:
+                    return read.value
+        return decode(await self._existing(session_id, found))
 
     async def path(self, session_id: str, scope: ActivePath, decode: Callable[[list[PathRow]], T]) -> T:
         _, leaf, last = _load_arguments(scope)
@@ -322,6 +332,11 @@ class PostgresSessionRows:
         if answer is None:
             raise await missing(self._database, session_id)
         return answer
+
+
+def _has_all(answer: LoadAnswer, limit: int, last: int) -> bool:
+    """Return whether so many nodes at most are all that is wanted, or all that there are."""
+    return limit == last or max(len(answer.inherited), len(answer.nodes)) < limit
 
 
 def _load_arguments(scope: ReadScope) -> tuple[bool, str | None, int]:
