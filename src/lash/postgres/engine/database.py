@@ -391,6 +391,10 @@ class Database:
             raise StorageClosed
 
 
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_BEGIN_SNAPSHOT: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
 class Transaction:
     """Named statements within one transaction, committed when the block ends."""
 
@@ -454,8 +458,7 @@ def _begin_text(options: PostgresOptions, *, snapshot: bool = False) -> str:
     The limit on idleness comes with each transaction, because a pooler or a pool of the caller may not pass on a
     setting of the session. No lock is held without it: a worker that freezes is rolled back.
     """
-    kind = "REPEATABLE READ READ ONLY" if snapshot else "READ COMMITTED READ WRITE"
-    text = f"BEGIN ISOLATION LEVEL {kind}"
+    text = _BEGIN_SNAPSHOT if snapshot else _BEGIN
     limit_ms = options.idle_transaction_timeout_ms
     return f"{text}; SET LOCAL idle_in_transaction_session_timeout = {limit_ms}" if limit_ms else text
 
