@@ -14,6 +14,7 @@ import pytest
 import lash
 from lash.backend.liveness import current_owner
 from lash.model.lease import Acquired
+from lash.runtime.turns.handle import SessionHandle
 from lash.testing.postgres_server import PostgresServer, find_binaries
 from tests.backends import fresh_schema
 from tests.runtime.outages import Outage, StoppedServer, locked_file
@@ -492,8 +493,27 @@ async def test_a_claim_without_an_answer_blocks_no_session(bench: Bench, monkeyp
         return "ok"
 
     calls = answer_is_lost(app.storage.queue, "claim_turn", monkeypatch)
-    assert await app.session("s", agent).ask("hello", timeout_s=PATIENCE_S) == "ok"
+    # Of a sender without a worker, whose message does not begin its turn.
+    assert await SessionHandle(app.storage, "s", agent=agent.name).ask("hello", timeout_s=PATIENCE_S) == "ok"
     assert len(calls) >= 2
+
+
+async def test_a_message_without_an_answer_blocks_no_session(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that began its turn without an answer is reported, and its turn runs before the lease expires."""
+    app = await bench.app(worker=True, options=lash.WorkerOptions(poll_s=0.05))
+
+    @app.agent
+    async def agent(turn: lash.Turn) -> str:
+        return f"re: {turn.text}"
+
+    session = app.session("s", agent)
+    assert await session.ask("first", timeout_s=PATIENCE_S) == "re: first"
+    calls = answer_is_lost(app.storage.queue, "enqueue_and_claim", monkeypatch)
+    with pytest.raises(lash.errors.StoreUnavailable):
+        await session.send("hello", key="k")
+    assert await session.ask("hello", key="k", timeout_s=PATIENCE_S) == "re: hello"
+    assert [message.text for message in await session.messages()] == ["first", "re: first", "hello", "re: hello"]
+    assert calls
 
 
 async def test_a_claim_without_an_answer_blocks_no_process(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

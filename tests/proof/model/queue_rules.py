@@ -78,7 +78,7 @@ class QueueRules(LeaseRules):
             self.count("enqueue:created" if answer.created else f"enqueue:known {answer.state.value}")
 
     @action(
-        4,
+        1,
         session_id=session_ids,
         kind=kinds,
         text=st.sampled_from("ab"),

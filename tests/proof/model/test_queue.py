@@ -48,7 +48,8 @@ class QueueMachine(QueueRules):
 
     WEIGHTS: ClassVar[dict[str, int]] = {
         "create": 5,
-        "enqueue": 14,
+        "enqueue": 13,
+        "enqueue_and_claim": 2,
         "claim": 12,
         "claim_lease": 5,
         "begin_turn": 6,
