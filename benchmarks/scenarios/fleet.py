@@ -220,7 +220,7 @@ def throughput(workspace: Workspace) -> Report:
     Once for the same demand, and once for a demand that grows with the fleet, so that every slot is always taken.
     """
     rows: list[Row] = []
-    seconds = max(0.5, 4 * workspace.scale)
+    seconds = max(1.0, 4 * workspace.scale)
     server = server_pid(workspace.server)
     for size in _sizes(workspace, 1, 2, 4, 8, 16, 32):
         for demand, callers in (("", workspace.count(_DEMAND, least=4)), ("backlog", _BACKLOG * _SLOTS * size)):
