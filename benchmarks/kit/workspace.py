@@ -72,7 +72,8 @@ class Workspace:
         try:
             yield path
         finally:
-            shutil.rmtree(directory)
+            # A peer that is ending may still write its log.
+            shutil.rmtree(directory, ignore_errors=True)
 
     def close(self) -> None:
         if self._server is not None and self._owns_server:
