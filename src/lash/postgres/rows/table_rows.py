@@ -158,7 +158,7 @@ def _plain(row: Row, flags: Sequence[int]) -> Row:
 
 
 def _own_value(column: str) -> str:
-    """Return the transaction id of a row that is moved; NULL if it is no entry of the feed."""
+    """Return the transaction id of a row that is moved; NULL if it is not in the feed."""
     number = _FEED.get(column)
     return "pg_current_xact_id()" if number is None else f"CASE WHEN u.{number} IS NOT NULL THEN {_OLD} END"
 
