@@ -51,10 +51,10 @@ SELECT
 FROM written;
 
 -- name: queue_enqueue_turn
--- Adds a batch that is not a command, as queue_enqueue does. If nothing else is queued for its session and the lease of the
--- session is free, this gives the lease to a new holder ($14 to $17) under the next fencing number, and puts a claim ($18
--- to $20) on the batch. The lease must have been free, with the same number, when the statement began: what it reads was
--- read then. It does not wait for a lease that another transaction has locked. Returns the batch, the time, the fencing
+-- Adds a batch that is not a command, as queue_enqueue does. If nothing else is queued for its session and the lease is
+-- free, this gives the lease to a new holder ($14 to $17) under the next fencing number, and puts a claim ($18 to $20)
+-- on the batch. The lease must have been free, with the same number, when the statement began: what it reads was read
+-- then. It does not wait for a lease that another transaction has locked. Returns the batch, the time, the fencing
 -- number, NULL without a claim, and what the turn starts from.
 WITH s AS (
     SELECT session_key, agent, revision, leaf_node_id
