@@ -20,8 +20,11 @@ import lash
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
 T = TypeVar("T")
-CALLS = {"sqlite": 475, "postgres": 530}
-"""How many calls a turn takes at most: about one in fifty more than it takes with Python 3.11."""
+CALLS = {"sqlite": 550, "postgres": 530}
+"""How many calls a turn takes at most: about one in fifty more than it takes with Python 3.11.
+
+On SQLite it took less than 475 in most runs and 535 in others: the way of a write depends on the time of earlier ones.
+"""
 TASKS = 2
 """The run of the turn, and its agent."""
 _TURNS = 12
