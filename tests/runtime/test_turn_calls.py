@@ -20,10 +20,10 @@ import lash
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
 
 T = TypeVar("T")
-CALLS = {"sqlite": 550, "postgres": 530}
+CALLS = {"sqlite": 545, "postgres": 530}
 """How many calls a turn takes at most: about one in fifty more than it takes with Python 3.11.
 
-On SQLite it took less than 475 in most runs and 535 in others: the way of a write depends on the time of earlier ones.
+On SQLite it takes 535. Calls in the writer's thread are not counted: a turn whose writes go there seems to take fewer.
 """
 TASKS = 2
 """The run of the turn, and its agent."""
