@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
@@ -40,6 +40,24 @@ async def writing_elsewhere(url: str) -> AsyncIterator[asyncpg.Connection[asyncp
         await connection.close()
 
 
+async def only_warning(caplog: pytest.LogCaptureFixture, owner: str, read: Callable[[], Awaitable[object]]) -> str:
+    """Read until a warning names the owner of a transaction, and three times more; return the only such warning.
+
+    Without patience, a transaction of another test on the same server may be named before it.
+    """
+
+    def warnings() -> list[str]:
+        return [record.message for record in caplog.records if owner in record.message]
+
+    async with asyncio.timeout(LIMIT_S):
+        while not warnings():
+            await read()
+    for _ in range(3):
+        await read()
+    (warning,) = warnings()
+    return warning
+
+
 async def test_a_lasting_transaction_of_another_database_is_named(
     postgres_server: PostgresServer,
     postgres_storage_url: str,
@@ -58,20 +76,20 @@ async def test_a_lasting_transaction_of_another_database_is_named(
                         pid = stranger.get_server_pid()
                         await storage.processes.register(process("p", wake_session_id="s"))
                         waiting = asyncio.ensure_future(anext(stream))
-                        for _ in range(3):
+
+                        async def read() -> None:
                             assert (await storage.events.changes()).changes == ()
                             await storage.activity.read("s")
+
+                        warning = await only_warning(caplog, f"pid {pid},", read)
                         assert not waiting.done()
                 shown = await waiting
             assert isinstance(shown, lash.ProcessChanged)
             await storage.events.append("p", event())
             assert len((await storage.events.changes()).changes) == 2
-    (record,) = caplog.records
     name = urlsplit(other).path.strip("/")
-    assert (
-        f"pid {pid}, database '{name}', user 'postgres', application 'stranger', idle in transaction" in record.message
-    )
-    assert f"pg_terminate_backend({pid})" in record.message
+    assert f"pid {pid}, database '{name}', user 'postgres', application 'stranger', idle in transaction" in warning
+    assert f"pg_terminate_backend({pid})" in warning
 
 
 async def test_a_role_with_few_rights_names_it_too(
@@ -88,12 +106,10 @@ async def test_a_role_with_few_rights_names_it_too(
             with caplog.at_level(logging.WARNING, _LOGGER):
                 async with writing_elsewhere(other) as stranger:
                     await storage.processes.register(process("p"))
-                    for _ in range(3):
-                        await storage.events.changes()
                     pid = stranger.get_server_pid()
-    (record,) = caplog.records
-    assert f"pid {pid}, database {urlsplit(other).path.strip('/')!r}" in record.message
-    assert f"application {_STRANGER!r};" in record.message
+                    warning = await only_warning(caplog, f"pid {pid},", storage.events.changes)
+    assert f"pid {pid}, database {urlsplit(other).path.strip('/')!r}" in warning
+    assert f"application {_STRANGER!r};" in warning
 
 
 async def test_a_forgotten_prepared_transaction_is_named(

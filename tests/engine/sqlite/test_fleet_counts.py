@@ -27,7 +27,11 @@ SESSIONS = 5
 TRIES = 20
 """How often the statements are counted at most, on a machine that is busy with other tests."""
 GROWTH = 1.25
-"""How many times the statements of one worker four of them may need."""
+"""How many times the statements of one worker four of them may need for one message at a time."""
+SPREAD_GROWTH = 1.45
+"""The same for five messages at once: the sessions are spread by chance over two to four workers, each of which polls
+once and commits its own turns where a single worker does it for all: 1.11, 1.23 or 1.36. With all four woken by each
+message it is 2.0 to 2.2."""
 
 
 @pytest.fixture
@@ -106,10 +110,11 @@ async def _fewest(url: str, count: int, enough: Sequence[float] = (0, 0)) -> lis
 
 
 async def test_four_processes_need_few_statements_more_than_one(urls: Iterator[str]) -> None:
-    """The same turns cost at most 1.25 times the statements, whichever process runs them: of one caller, of five."""
+    """The same turns cost at most 1.25 times the statements of one process for one caller, and 1.45 times for five."""
     one = await _fewest(next(urls), 1)
-    four = await _fewest(next(urls), 4, [GROWTH * less for less in one])
-    assert [more <= GROWTH * less for more, less in zip(four, one, strict=True)] == [True, True], (one, four)
+    enough = [growth * less for growth, less in zip((GROWTH, SPREAD_GROWTH), one, strict=True)]
+    four = await _fewest(next(urls), 4, enough)
+    assert [more <= most for more, most in zip(four, enough, strict=True)] == [True, True], (one, four)
 
 
 async def test_four_workers_of_one_process_need_few_statements_more_than_one(urls: Iterator[str]) -> None:
