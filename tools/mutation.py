@@ -42,7 +42,7 @@ _KILLED: Final = 1
 _BROKEN: Final = 3
 _PRELOADED: Final = (
     *("pytest_asyncio", "pytest_timeout", "xdist", "hypothesis.strategies", "_hypothesis_pytestplugin"),
-    *("msgspec", "apsw", "asyncpg", "jsonschema_rs", "cronsim", "backports.zstd"),
+    *("msgspec", "apsw", "asyncpg", "jsonschema_rs", "cronsim", "backports.zstd", "isal"),
 )
 _ARGUMENTS: Final = (
     *("-q", "-x", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--hypothesis-seed=0"),

@@ -14,6 +14,16 @@ from lash.base.compression import Compression, pack_text, unpack_text
 from lash.errors import CorruptData
 
 TEXT = b"some words, " * 1_000
+_PACKING = {Compression.BALANCED: 1, Compression.COMPACT: 6}
+"""The levels of zlib that versions before ISA-L packed with."""
+_DICTIONARY = (
+    b'{"timestamp":"2025-01-01T00:00:00.000000Z","entry":{"kind":"plugin","plugin_type":"","body":{"kind":"protocol",'
+    b'"plugin_id":"","payload":{"kind":"message","message":{"id":"","role":"system","parts":[{"id":"","kind":'
+    b'"tool_result","tool_call_id":"","tool_name":"","content":"{"kind":"tool_call","content":"{"kind":"text",'
+    b'"content":""}],"role":"assistant","role":"user"}},"agent_frame_id":"","caused_by":{"type":"process",'
+    b'"process_id":"","entry":{"kind":"message","message":{"id":"","role":"assistant","parts":[{"id":":0","kind":'
+    b'"text","content":"'
+)
 FIRST = "033a07237998819287a1112479604b173067288c82d110180d81611f0200"
 
 
@@ -65,8 +75,19 @@ def test_what_was_packed_before_can_be_read() -> None:
     assert unpack_text(stored, "x") == b'{"timestamp":"2025-06-01T12:00:00Z","entry":{"kind":"message"' + b" " * 1_000
 
 
+@given(st.text(alphabet="abcde ü", min_size=300, max_size=3_000), st.sampled_from(list(_PACKING)))
+def test_texts_are_raw_deflate_with_the_dictionary(words: str, profile: Compression) -> None:
+    """Each packed text can be read by zlib, and a text that zlib packed comes back: any library can read the format."""
+    text = words.encode()
+    packed = pack_text(text, profile)
+    if packed is not None:
+        assert zlib.decompressobj(-13, _DICTIONARY).decompress(packed) == text
+    compressor = zlib.compressobj(_PACKING[profile], zlib.DEFLATED, -13, 5, zdict=_DICTIONARY)
+    assert unpack_text(compressor.compress(text) + compressor.flush(), "x") == text
+
+
 def test_many_threads_pack_at_once() -> None:
-    """Threads that share the compressors each get their own text back."""
+    """Threads that pack at the same time each get their own text back."""
     texts = [bytes([number]) * 2_000 + noise(200 + number) for number in range(200)]
     with ThreadPoolExecutor(8) as pool:
         packed = list(pool.map(lambda text: pack_text(text, Compression.BALANCED), texts))
