@@ -11,9 +11,13 @@ import pytest
 
 import lash
 from lash.runtime.app import App
+from lash.runtime.definition import AgentDefinition
 from lash.runtime.policy import NO_RETRY, WorkerOptions
 from lash.runtime.processes.context import Context
+from lash.runtime.steps.journal import Journal
 from lash.runtime.turns.end import TurnEnd
+from lash.runtime.turns.inbox import Inbox
+from lash.runtime.turns.run import TurnRun
 from lash.runtime.turns.turn import Turn
 from tests.runtime.turn_bench import Bench, run_turn
 
@@ -159,6 +163,45 @@ async def test_cancelling_a_parked_turn(bench: Bench) -> None:
     assert await chat.cancel("enough") is True
     assert await chat.ask("wait", key="1", timeout_s=60) == "stopped"
     assert await chat.ask("next", key="2", timeout_s=60) == "next"
+
+
+async def test_a_late_answer_about_a_cancellation(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that began with the hint, and ends after the resumed run has found the command, interrupts nothing."""
+    app, late = await bench.app(worker=True), set[asyncio.Task[None]]()
+    read, prepared = asyncio.Event(), asyncio.Event()
+    prepare, find_cancel = TurnRun._prepare, Inbox.find_cancel
+
+    async def prepare_beside_a_check(run: TurnRun, agent: AgentDefinition) -> Journal:
+        late.add(asyncio.create_task(run.check_cancel()))
+        journal = await prepare(run, agent)
+        prepared.set()
+        return journal
+
+    async def find_late(inbox: Inbox, turn_id: str) -> str | None:
+        reason = await find_cancel(inbox, turn_id)
+        if asyncio.current_task() in late:
+            read.set()
+            await prepared.wait()
+        else:
+            await read.wait()
+        return reason
+
+    @app.agent
+    async def front(turn: Turn) -> str:
+        try:
+            await turn.wait("approval")
+        except asyncio.CancelledError:
+            return "stopped"
+        return "never"
+
+    chat = app.session("s", agent=front)
+    await chat.send("wait", key="1")
+    await _parked(app, "s")
+    monkeypatch.setattr(TurnRun, "_prepare", prepare_beside_a_check)
+    monkeypatch.setattr(Inbox, "find_cancel", find_late)
+    assert await chat.cancel("enough") is True
+    assert await chat.ask("wait", key="1", timeout_s=60) == "stopped"
+    assert prepared.is_set()
 
 
 async def test_a_failed_question(bench: Bench) -> None:

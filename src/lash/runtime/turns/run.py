@@ -138,7 +138,8 @@ class TurnRun:
         """Cancel the turn if a queued command says so; idempotent."""
         if self.turn_id and self._cancel_reason is None:
             reason = await self.lease.bridge("looking for a cancellation", self._inbox.find_cancel, self.turn_id)
-            if reason is not None:
+            # Another check may have found it meanwhile, and the agent is to get it where it waits.
+            if reason is not None and self._cancel_reason is None:
                 self.cancel(reason)
 
     # Operations of the turn.
