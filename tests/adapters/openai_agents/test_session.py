@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import lash
 import lash.sync
 from lash.adapters.openai_agents import LashSession
+from lash.adapters.openai_agents.items import decoded, raw_items_of
 
 
 async def test_batches_of_concurrent_callers_stay_whole(url: str) -> None:
@@ -39,6 +41,38 @@ async def test_items_come_back_as_they_were_added(url: str) -> None:
     assert await session.get_items(2) == items[2:]
     assert await session.pop_item() == items[3]
     assert await session.get_items() == items[:3]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "user", "content": ""},
+        {"role": "system", "content": 'be "brief"\n\u2028é'},
+        {"role": "developer", "content": "be brief"},
+        {"role": "tool", "content": "an unknown role"},
+        {"content": "hi", "role": "user"},
+        {"role": "user", "content": "hi", "status": "completed"},
+        {"role": "user", "content": None},
+        {},
+    ],
+    ids=str,
+)
+async def test_an_item_of_any_form_comes_back(url: str, item: dict[str, Any]) -> None:
+    """The JSON is the same to the letter, from memory, after a new read and from a pop."""
+    session, expected = LashSession("chat", url), json.dumps(item)
+    await session.add_items([item])
+    assert json.dumps((await session.get_items())[0]) == expected
+    with lash.sync.shared(url) as storage:
+        nodes = storage.session("openai-agents:chat").raw_path()
+    assert json.dumps(decoded(raw_items_of(nodes))[0]) == expected
+    assert json.dumps(await session.pop_item()) == expected
+
+
+async def test_a_plain_message_is_stored_once(url: str) -> None:
+    """A role and a text are a message of the lash session, and no item beside it."""
+    await LashSession("chat", url).add_items([{"role": "user", "content": "hello"}])
+    (node,) = await lash.shared(url).session("openai-agents:chat").raw_path()
+    assert node.body.count(b"hello") == 1
 
 
 async def test_people_can_read_the_conversation(url: str) -> None:

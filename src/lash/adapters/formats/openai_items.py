@@ -16,6 +16,8 @@ FRAMEWORK: Final = "openai-agents"
 LABELS: Final = {"framework": FRAMEWORK}
 PLUGIN_TYPE: Final = "openai-agents.item"
 _SESSION_PREFIX: Final = "openai-agents:"
+_PLAIN_ROLES: Final = ("user", "assistant", "system")
+"""The roles that a message has too, under the same names."""
 _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "developer": Role.SYSTEM}
 
 
@@ -27,7 +29,7 @@ def lash_id(session_id: str) -> str:
 def nodes_of(items: Iterable[Item]) -> list[Node]:
     """Return new nodes for items."""
     now = datetime.now(UTC)
-    return [Node(node_id=new_id(), timestamp=now, entry=entry_of(item)) for item in items]
+    return [Node(node_id=new_id(), timestamp=now, entry=_text_entry_of(item) or entry_of(item)) for item in items]
 
 
 def entry_of(item: Item) -> Entry:
@@ -36,6 +38,16 @@ def entry_of(item: Item) -> Entry:
     if role is None or text is None:
         return PluginEntry(plugin_type=PLUGIN_TYPE, body=item)
     return MessageEntry(message=Message.of_text(new_id(), role, text), native=item)
+
+
+def _text_entry_of(item: Item) -> Entry | None:
+    """Return the entry of an item that is a role and a text, which are in its message already; None for any other."""
+    if tuple(item) != ("role", "content"):
+        return None
+    role, text = item["role"], item["content"]
+    if type(role) is not str or type(text) is not str or role not in _PLAIN_ROLES:
+        return None
+    return MessageEntry(message=Message.of_text(new_id(), _ROLES[role], text))
 
 
 def _text(content: object) -> str | None:

@@ -12,7 +12,7 @@ from agents.memory.session_settings import SessionSettings, coerce_session_setti
 from lash.adapters.attached import Attached, StorageSource
 from lash.adapters.formats.openai_items import LABELS, Item, lash_id, nodes_of
 from lash.adapters.histories import histories_of, path_of
-from lash.adapters.openai_agents.items import below, decoded, item_of, raw_item_of, raw_items_of
+from lash.adapters.openai_agents.items import below, decoded, item_of, raw_items_of, raw_new_items
 from lash.adapters.openai_agents.turn_session import TurnSession
 from lash.errors import InvalidInput, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.session.commit import Append, Commit, GraphDelta, Unchanged
@@ -132,7 +132,7 @@ class LashSession(SessionABC):
         histories, session = histories_of(storage), storage.session(self._name)
         try:
             if last is not None and self._name not in histories:
-                return _raw_items(await session.raw_path(last=last))
+                return raw_items_of(await session.raw_path(last=last))
             head = await session.head()
             if head is None:
                 return []
@@ -140,8 +140,8 @@ class LashSession(SessionABC):
             if known is not None:
                 return known[-last:] if last is not None else known.copy()
             if last is not None:
-                return _raw_items(await session.raw_path(last=last))
-            items = _raw_items(await path_of(session, head))
+                return raw_items_of(await session.raw_path(last=last))
+            items = raw_items_of(await path_of(session, head))
         except _GONE:
             return []
         histories.keep(self._name, head, items.copy())
@@ -156,7 +156,7 @@ class LashSession(SessionABC):
 
     async def _append_once(self, storage: Storage, nodes: Sequence[Node]) -> None:
         # Encoded here, where the append encodes them too: the caller may change the items later.
-        raw_items = raw_items_of(nodes)
+        raw_items = raw_new_items(nodes)
         appended = await storage.session(self._name).append(nodes)
         histories_of(storage).extend(self._name, appended, nodes[-1].node_id, raw_items)
 
@@ -224,10 +224,6 @@ async def _erase_prefix(session: Session, last_id: str | None, prune: Callable[[
         pruned.append(node.node_id)
     if pruned:
         await session.erase(pruned)
-
-
-def _raw_items(nodes: Sequence[RawNode]) -> list[bytes]:
-    return [raw_item_of(node) for node in nodes]
 
 
 async def _commit(session: Session, revision: int, graph: GraphDelta) -> None:
