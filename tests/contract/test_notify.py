@@ -142,6 +142,20 @@ class TestNotify:
             await (WORK | RUNNABLE)[act](storage, fence, claim)
             await asyncio.wait_for(waiting, 60)
 
+    async def test_a_commit_need_not_wake_workers(self, harness: Harness) -> None:
+        """With ``work=False`` a commit is a hint for listeners for everything, and for no listener for work."""
+        storage, _, claim = await _busy(harness)
+        async with (
+            _listening(storage, work=True) as (_, worker),
+            _listening(storage, everything=True) as (_, here),
+            _listening(await harness.open(), everything=True) as (_, there),
+        ):
+            await storage.session("s").commit(consuming(commit(1, node("b", "a")), claim), work=False)
+            for waiting in (here, there):
+                assert S_TAG in ((await asyncio.wait_for(waiting, 60)).changed or {S_TAG})
+            await asyncio.sleep(_QUIET_S)
+            assert not worker.done()
+
     async def test_work_is_no_hint_for_those_who_wait_for_processes(self, harness: Harness) -> None:
         """Commits and queued work do not wake listeners for processes."""
         storage, fence, claim = await _busy(harness)

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], ind
 
 BEGINNING = {"sqlite": "lease_acquire", "postgres": "queue_enqueue_turn"}
 """A statement that only a message that begins its turn, or a claim, runs."""
+POLL = {"sqlite": "work_marks", "postgres": "work_poll"}
+"""A statement of every poll."""
 
 
 class Statements(lash.Hook):
@@ -157,3 +159,93 @@ async def test_a_known_message_is_not_run_again(backend_url: str) -> None:
             assert (await session.send("a", key="k")).state is BatchState.CONSUMED
         assert await session.ask("b", timeout_s=60) == "re: b"
         assert len(await session.messages()) == 4
+
+
+async def test_an_ask_waits_for_the_end_of_its_turn(backend_url: str) -> None:
+    """A reply, a failure, and a second message that comes during the turn; no wait depends on a poll."""
+    gate = asyncio.Event()
+    app, _ = _app(backend_url, gate, poll_s=600)
+
+    @app.agent(retry=lash.Retry(max_attempts=1))
+    async def failing(turn: lash.Turn) -> str:
+        raise ValueError(turn.text)
+
+    async with app:
+        first = asyncio.ensure_future(app.session("s", agent="agent").ask("a", timeout_s=60))
+        await until(lambda: _has_turn(app, "s"), patience_s=60)
+        second = asyncio.ensure_future(app.session("s").ask("b", timeout_s=60))
+        await until(lambda: _has_queued(app, "s", 2), patience_s=60)
+        gate.set()
+        assert await first == "re: a"
+        assert await second == "re: b"
+        with pytest.raises(lash.errors.TurnFailed, match="ValueError: c"):
+            await app.session("f", agent=failing).ask("c", timeout_s=60)
+
+
+async def test_a_message_of_another_program_is_found_after_the_turn(backend_url: str) -> None:
+    """Messages that others queue during a turn that began with its message are run, whenever the hint comes."""
+    gate = asyncio.Event()
+    app, _ = _app(backend_url, gate, poll_s=600)
+    other = lash.App(backend_url, worker=False)
+    async with app, other:
+        for number in range(10):
+            gate.clear()
+            asking = asyncio.ensure_future(app.session("s").ask(f"{number}", timeout_s=60))
+            await until(lambda: _has_turn(app, "s"), patience_s=60)
+            sent = await other.session("s").send(f"other {number}", key=f"{number}")
+            for _ in range(number):
+                await asyncio.sleep(0)
+            gate.set()
+            assert await asking == f"re: {number}"
+            assert await other.session("s").ask(f"other {number}", key=f"{number}", timeout_s=60) == (
+                f"re: other {number}"
+            )
+            assert sent.created
+
+
+async def test_a_cancelled_or_late_asker_does_not_end_the_turn(backend_url: str) -> None:
+    """The turn that began goes on; asking again with the key returns its reply."""
+    gate = asyncio.Event()
+    app, _ = _app(backend_url, gate)
+    async with app:
+        session = app.session("s")
+        with pytest.raises(lash.errors.WaitTimedOut):
+            await session.ask("a", key="a", timeout_s=0)
+        (queued,) = await session.pending()
+        assert queued.source_key == "a"
+        waiting = asyncio.ensure_future(app.session("t").ask("b", key="b"))
+        await until(lambda: _has_turn(app, "t"), patience_s=60)
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+        gate.set()
+        assert await session.ask("a", key="a", timeout_s=60) == "re: a"
+        assert await app.session("t").ask("b", key="b", timeout_s=60) == "re: b"
+
+
+async def test_a_turn_after_which_nothing_is_left_needs_no_poll(backend_url: str, backend_name: str) -> None:
+    """The worker does not poll after turns that leave nothing; it does after one that found further input."""
+    gate = asyncio.Event()
+    gate.set()
+    app, statements = _app(backend_url, gate, poll_s=600)
+    async with app:
+        session = app.session("s")
+        assert await session.ask("a", timeout_s=60) == "re: a"
+        await asyncio.sleep(0.3)
+        statements.names.clear()
+        for text in ("b", "c"):
+            assert await session.ask(text, timeout_s=60) == f"re: {text}"
+        await asyncio.sleep(0.3)
+        assert POLL[backend_name] not in statements.names
+        await asyncio.gather(*[session.ask(text, timeout_s=60) for text in ("d", "e")])
+        await until(lambda: POLL[backend_name] in statements.names)
+
+
+async def _has_turn(app: lash.App, session_id: str) -> bool:
+    with contextlib.suppress(lash.errors.SessionNotFound):
+        return await app.storage.leases.holder(session_id) is not None
+    return False
+
+
+async def _has_queued(app: lash.App, session_id: str, number: int) -> bool:
+    return len(await app.session(session_id).pending()) == number

@@ -15,8 +15,8 @@ ON_POSTGRES = ["queue_enqueue", "work_poll", "queue_facts", "queue_claim_turn", 
 """The message, the poll that finds it, the facts, lease and claim, the commit, and the poll that finds no more."""
 ON_SQLITE = 39
 """Statements, with the ones that begin and end a transaction."""
-BY_A_WORKER = {"postgres": 3, "sqlite": 16}
-"""The message with its turn, the commit, and the poll for more; the reply is in memory."""
+BY_A_WORKER = {"postgres": 2, "sqlite": 15}
+"""The message with its turn, and the commit; the reply is in memory, and there is nothing to poll for."""
 
 
 async def test_a_turn_is_few_statements(backend_name: str, backend_url: str) -> None:
@@ -48,14 +48,15 @@ async def test_a_turn_is_few_statements(backend_name: str, backend_url: str) -> 
 
 
 async def test_a_turn_begins_with_its_message(backend_name: str, backend_url: str) -> None:
-    """A worker of the sender's own application takes the lease with the message: one write less, and no poll before."""
+    """A worker of the sender's own application takes the lease with the message: one write less, and no poll."""
     names: list[str] = []
 
     class Statements(lash.Hook):
         def statement(self, name: str) -> None:
             names.append(name)
 
-    app = lash.App(backend_url, hooks=[Statements()])
+    # A poll by the clock does not come during the test.
+    app = lash.App(backend_url, hooks=[Statements()], options=lash.WorkerOptions(poll_s=600))
     begun: list[list[str]] = []
 
     @app.agent
@@ -76,4 +77,4 @@ async def test_a_turn_begins_with_its_message(backend_name: str, backend_url: st
         assert begun[-1] == ["queue_enqueue_turn"]
     else:
         assert begun[-1] == ["queue_head", "queue_reserve_key", "queue_insert", "lease_acquire"]
-    assert len(taken) <= BY_A_WORKER[backend_name], taken
+    assert len(taken) <= BY_A_WORKER[backend_name], (len(taken), taken)

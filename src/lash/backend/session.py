@@ -334,11 +334,11 @@ class BoundSession:
             raise BlobNotFound(self._session_id, ref)
         return content
 
-    async def commit(self, commit: Commit) -> CommitResult:
+    async def commit(self, commit: Commit, *, work: bool = True) -> CommitResult:
         prepared = prepare_commit(commit, self._session_id, self._rules, self._values.encode_records(commit))
         with _named(self._session_id):
             result = await self._rows.commit(prepared, partial(plan_commit, prepared))
-        self._hints.notify(process=False, changed=self._session_id)
+        self._hints.notify(process=False, work=work, changed=self._session_id)
         return result
 
     async def append(self, nodes: Sequence[Node], *, turn_id: str | None = None) -> AppendResult:

@@ -164,8 +164,7 @@ class App(Declarations):
             session_id,
             agent=agent_name(agent),
             traceparent=core.hooks.traceparent,
-            enqueue=None if self._worker is None else self._worker.send,
-            recall=core.histories.last_message,
+            sender=self._worker,
         )
 
     def handle(self, process_id: str) -> ProcessHandle[Any]:

@@ -142,7 +142,7 @@ class Session(Protocol):
         """Return bytes that the session holds, or raise BlobNotFound."""
         ...
 
-    async def commit(self, commit: Commit) -> CommitResult:
+    async def commit(self, commit: Commit, *, work: bool = True) -> CommitResult:
         """Publish a new head with everything that belongs to it, atomically and durably.
 
         The checks come in this order, and the first failure wins: binding (SessionBindingMismatch), existence,
@@ -153,6 +153,8 @@ class Session(Protocol):
         Repeating a commit that carries a turn id is always safe: it returns the first result and writes nothing
         again, also when the head has moved on, when the lease is gone, and when both run at once. The repeat still
         releases the lease that ``release`` names, if it holds.
+
+        With ``work=False`` workers get no hint: the caller itself looks for further input of the session.
         """
         ...
 

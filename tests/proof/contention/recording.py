@@ -122,7 +122,7 @@ class _Session(_Noun):
 
         return await self._call(act, self._inner.head(), answer)
 
-    async def commit(self, commit: lash.model.Commit) -> lash.model.CommitResult:
+    async def commit(self, commit: lash.model.Commit, *, work: bool = True) -> lash.model.CommitResult:
         nodes = commit.graph.nodes if isinstance(commit.graph, Append) else ()
         consumed = [batch_id for completion in commit.completions for batch_id in completion.batch_ids]
         act = CommitAct(
@@ -134,17 +134,17 @@ class _Session(_Noun):
             consumed=tuple(self._keys[batch_id] for batch_id in consumed if batch_id in self._keys),
             fencing=None if commit.fence is None else commit.fence.fencing,
         )
-        inner: Awaitable[lash.model.CommitResult] = self._inner.commit(commit)
-        work = self._call(
+        inner: Awaitable[lash.model.CommitResult] = self._inner.commit(commit, work=work)
+        called = self._call(
             act,
             inner,
             lambda result: msgspec.structs.replace(act, revision=result.revision),
         )
         if not commit.records:
-            return await work
+            return await called
         (record,) = commit.records
         count = CountAct(record=record.key, expected=record.expected_version or 0)
-        return await self._call(count, work, lambda _: count)
+        return await self._call(count, called, lambda _: count)
 
     async def append(self, nodes: Sequence[lash.model.Node], *, turn_id: str | None = None) -> lash.model.AppendResult:
         """An append is a commit to whatever revision and leaf it finds; the result names them."""

@@ -196,7 +196,7 @@ class ChildSession(SessionHandle):
 
     async def reply(self, sent: Enqueued) -> str | None:
         """Return the reply to a message, None if it is not there yet; raise TurnFailed if there will be none."""
-        return await self._reply(sent)
+        return await self._replies.read(sent)
 
 
 class TurnProcess(ProcessHandle[R]):

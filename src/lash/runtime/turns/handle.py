@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 from typing import TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
 from lash.base.ids import new_id
-from lash.errors import AttachmentNotFound, InvalidInput, SessionNotFound, TurnFailed, WaitTimedOut
+from lash.errors import AttachmentNotFound, InvalidInput, SessionNotFound
 from lash.model.activity import Observed
-from lash.model.failure import traceback_in
-from lash.model.lease import ResourceKind
 from lash.model.queue import (
     AttachmentItem,
     Batch,
     BatchDraft,
-    BatchState,
     DeadLetter,
     Delivery,
     Enqueued,
@@ -28,19 +24,17 @@ from lash.model.queue import (
 )
 from lash.model.session.checkpoint import AGENT_OPTION, FRAME_PREFIX
 from lash.model.session.message import AttachmentRef, Message
-from lash.model.session.node import MessageEntry
 from lash.model.session.session import ActivePath, SessionMeta
 from lash.model.session.usage import UsageEntry
 from lash.model.value import JSON, JSONObject
-from lash.runtime.no_worker import warn_without_worker
 from lash.runtime.observe.stream import current_cursor, observe
 from lash.runtime.turns.branches import BranchPoint, again, alternatives, branch_instead_of, switch
-from lash.runtime.turns.draft import State, cancelled_id, reply_id
-from lash.runtime.turns.inbox import cancel_command, command_of, find_letter, queued_batches
-from lash.runtime.turns.messages import check_last, last_of, read_reply, read_tail, text_of
+from lash.runtime.turns.draft import State
+from lash.runtime.turns.inbox import cancel_command, command_of, queued_batches
+from lash.runtime.turns.messages import check_last, last_of, read_reply, read_tail
+from lash.runtime.turns.reply import QueueSender, Replies, Sender
 from lash.runtime.turns.transcript import TranscriptEntry, read_transcript
 from lash.stores.storage import Storage
-from lash.stores.waiter import ReplyWatch
 
 T = TypeVar("T")
 
@@ -55,13 +49,12 @@ class SessionHandle:
         *,
         agent: str | None = None,
         traceparent: Callable[[], str | None] = lambda: None,
-        enqueue: Callable[[BatchDraft], Awaitable[Enqueued]] | None = None,
-        recall: Callable[[str, str], Message | None] = lambda _session_id, _node_id: None,
+        sender: Sender | None = None,
     ) -> None:
-        """``enqueue`` sends a message, by default to the queue of the storage; ``recall`` returns one from memory."""
+        """``sender`` sends messages, by default to the queue of the storage."""
         self._storage = storage
-        self._send_batch = enqueue or storage.queue.enqueue
-        self._recall = recall
+        self._sender = sender or QueueSender(storage)
+        self._replies = Replies(storage, session_id, self._sender, agent=agent)
         self.session_id = session_id
         self._agent = agent
         self._traceparent = traceparent
@@ -93,7 +86,7 @@ class SessionHandle:
         )
         if attachments:
             await self._check_attachments(attachments)
-        return await self._enqueue(draft)
+        return await self._replies.send(draft)
 
     @overload
     async def ask(
@@ -189,8 +182,7 @@ class SessionHandle:
             forked,
             agent=self._agent,
             traceparent=self._traceparent,
-            enqueue=self._send_batch,
-            recall=self._recall,
+            sender=self._sender,
         )
 
     async def state(self) -> dict[str, JSON]:
@@ -209,17 +201,7 @@ class SessionHandle:
         return key or new_id()
 
     async def _ask(self, draft: BatchDraft, timeout_s: float | None) -> str:
-        with self._storage.session_waiter.awaiting_reply(self.session_id) as watch:
-            # Outside the time limit: a caller that times out can rely on the message being queued.
-            sent = await self._enqueue(draft)
-            awaited = f"the reply to {draft.source_key!r} in session {self.session_id!r}"
-            try:
-                kind, session_id = ResourceKind.SESSION, self.session_id
-                with warn_without_worker(self._storage, kind, awaited, agent=self._agent, session_id=session_id):
-                    async with asyncio.timeout(timeout_s):
-                        return await self._await_reply(draft, sent, watch)
-            except TimeoutError:
-                raise WaitTimedOut(None, f"reply to {draft.source_key!r}", timeout_s or 0) from None
+        return await self._replies.ask(draft, timeout_s)
 
     async def messages(self, last: int | None = None) -> list[Message]:
         """Return the conversation as it stands, or its last so many messages; none before the first was sent."""
@@ -309,7 +291,7 @@ class SessionHandle:
                 if await self._storage.queue.cancel(self.session_id, batch_id) is not None:
                     return True
             command = cancel_command(turn_id_of(batch.batch_id), reason)
-            await self._enqueue(BatchDraft(session_id=self.session_id, payloads=(command,)))
+            await self._replies.send(BatchDraft(session_id=self.session_id, payloads=(command,)))
             return True
         return False
 
@@ -394,53 +376,3 @@ class SessionHandle:
                 found = None
             if found is None:
                 raise AttachmentNotFound(self.session_id, reference.id)
-
-    async def _enqueue(self, draft: BatchDraft) -> Enqueued:
-        try:
-            return await self._send_batch(draft)
-        except SessionNotFound:
-            # The first message creates the session; most messages go to one that exists.
-            await self._storage.sessions.create(self.session_id)
-            return await self._send_batch(draft)
-
-    async def _await_reply(self, draft: BatchDraft, sent: Enqueued, watch: ReplyWatch) -> str:
-        watch.set_batch(sent.batch_id)
-        # A message that was queued just now has no reply yet.
-        reply = None if sent.created else await self._reply(sent)
-        while reply is None:
-            await watch.changed()
-            reply = await self._reply(sent)
-            if reply is None and not await self._is_queued(sent):
-                # Only now: asking for its state by its key is a write.
-                sent = await self._enqueue(draft)
-                watch.set_batch(sent.batch_id)
-                reply = await self._reply(sent)
-        return reply
-
-    async def _reply(self, sent: Enqueued) -> str | None:
-        """Return the reply to a message that was in this state, None if it is not there yet."""
-        session, turn_id = self._storage.session(self.session_id), turn_id_of(sent.batch_id)
-        recalled = self._recall(self.session_id, reply_id(turn_id))
-        if recalled is not None:
-            return text_of(recalled)
-        node = await session.node(reply_id(turn_id))
-        if node is not None and isinstance(node.entry, MessageEntry):
-            return text_of(node.entry.message)
-        match sent.state:
-            case BatchState.PENDING:
-                return None
-            case BatchState.CONSUMED if await session.node(cancelled_id(turn_id)) is None:
-                return ""
-            case BatchState.DEAD:
-                letter = await find_letter(self._storage, self.session_id, sent.batch_id)
-                if letter is None:
-                    # It was requeued or discarded just now: read again.
-                    return None
-                raise TurnFailed(self.session_id, sent.batch_id, letter.reason, traceback_in(letter.error))
-        raise TurnFailed(self.session_id, sent.batch_id, "it was cancelled")
-
-    async def _is_queued(self, sent: Enqueued) -> bool:
-        if sent.batch is None:
-            return False
-        found = await self._storage.queue.list(self.session_id, limit=1, after_seq=sent.batch.seq - 1)
-        return bool(found) and found[0].batch_id == sent.batch_id

@@ -54,8 +54,10 @@ _MOST_HAND_OFFS: Final = 16
 class TurnRun:
     """One turn under a lease, with the operations that the agent's `Turn` needs."""
 
-    def __init__(self, core: Core, claimed: ClaimedTurn) -> None:
+    def __init__(self, core: Core, claimed: ClaimedTurn, leaves_nothing: Callable[[], bool] = lambda: False) -> None:
+        """``leaves_nothing`` returns whether the caller knows that the session has no further input."""
         self._core = core
+        self._leaves_nothing = leaves_nothing
         self._storage = core.storage
         self._fence = claimed.lease.fence
         self.lease = core.hold_session(self._fence)
@@ -343,8 +345,9 @@ class TurnRun:
         while True:
             past = self._past
             commit = self._draft.commit(past.history, past.parent_node_id, name, self._fence, done, trace)
+            publish, work = self._storage.session(self.session_id).commit, not self._leaves_nothing()
             try:
-                result = await self.lease.bridge("the commit", self._storage.session(self.session_id).commit, commit)
+                result = await self.lease.bridge("the commit", publish, commit, work=work)
             except RevisionConflict:
                 await self.lease.bridge("reading the session", self._past.load)
                 continue

@@ -145,6 +145,7 @@ class Poller:
             sessions = max(sessions, choice_of(membership.alike))
         # The duty worker polls for others too.
         least = _PASSED_ON if membership.is_first and membership.has_others else 0
+        self._state.polls += 1
         work = await self._core.storage.work.poll(
             sessions=min(max(sessions, least), MAX_POLL),
             processes=max(wanted, least),

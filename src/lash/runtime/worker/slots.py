@@ -59,8 +59,9 @@ class Slots(Generic[Run]):
 
     @property
     def _working(self) -> int:
-        is_apart = self._finishing or self._yielded
-        return len(self._runs) - (len(self._finishing | self._yielded) if is_apart else 0)
+        # Few runs wait for others, and this is read several times for each run.
+        apart = self._finishing | self._yielded if self._yielded else self._finishing
+        return len(self._runs) - len(apart)
 
     @property
     def limit(self) -> int:

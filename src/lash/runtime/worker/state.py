@@ -24,6 +24,8 @@ class WorkerState:
         """Set when a slot was freed, or there is another reason to poll."""
         self.listener: HintListener | None = None
         """The listener of the poll loop, while it runs."""
+        self.polls = 0
+        """How many polls have begun."""
 
     @property
     def is_stopping(self) -> bool:

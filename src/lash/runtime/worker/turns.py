@@ -18,8 +18,11 @@ from lash.plan.withdrawal import TurnTimes
 from lash.runtime.after_run import AfterRun
 from lash.runtime.errors import STORAGE_TROUBLE
 from lash.runtime.turns.commands import claim_behind_commands
+from lash.runtime.turns.end import TurnEnd
 from lash.runtime.turns.run import TurnRun
+from lash.runtime.worker.membership import Membership
 from lash.runtime.worker.renewal import LeaseRenewal
+from lash.runtime.worker.sending import Sending
 from lash.runtime.worker.slots import Slots
 from lash.runtime.worker.state import WorkerState
 
@@ -32,12 +35,14 @@ class TurnRunner:
         state: WorkerState,
         slots: Slots[TurnRun],
         renewal: LeaseRenewal,
+        membership: Membership,
         note_times: Callable[[TurnTimes], None],
     ) -> None:
         self._state = state
         self._core = state.core
         self._slots = slots
         self._renewal = renewal
+        self._membership = membership
         self._note_times = note_times
         self.places = 0
         """How many turns were started out of what polls found."""
@@ -89,23 +94,19 @@ class TurnRunner:
 
         If the caller is cancelled, the message may or may not be queued; a turn that began goes on.
         """
-        queue, session_id = self._core.storage.queue, check_identifier("session_id", draft.session_id)
-        options = self._core.options
-        # A poll compares the agent and the labels of the session.
-        is_chosen = options.agents is not None or bool(options.labels)
-        if is_chosen or self._state.is_stopping or not self._slots.take(session_id):
-            return await queue.enqueue(draft)
-        sent: asyncio.Future[Enqueued | None] = asyncio.get_running_loop().create_future()
-
-        def free_slot(_task: object) -> None:
-            # A task that is cancelled before its first step does not even run its finally blocks.
-            if not sent.done():
-                self._slots.leave(session_id, in_vain=False)
-                sent.set_result(None)
-
-        self._state.spawn(self._send_and_run(draft, sent)).add_done_callback(free_slot)
+        sending = self._begin(draft, None)
         # Without an answer, because the worker was stopped, the message may be queued; its key makes a repeat harmless.
-        return await sent or await queue.enqueue(draft)
+        sent = None if sending is None else await sending.wait()
+        return sent or await self._core.storage.queue.enqueue(draft)
+
+    async def send_and_run(self, draft: BatchDraft, on_sent: Callable[[], None]) -> Enqueued | None:
+        """Enqueue a message as `send` does, and return once the turn that begins with it, if one does, has ended.
+
+        Returns None if no turn can begin here, or if the worker was stopped: then the message may or may not be queued.
+        ``on_sent`` is called when it is durable. If the caller is cancelled, a turn that began goes on.
+        """
+        sending = self._begin(draft, on_sent)
+        return None if sending is None else await sending.wait()
 
     def check_cancel(self, session_ids: Sequence[str]) -> None:
         """Let running turns of these sessions check whether a queued command cancels them."""
@@ -114,17 +115,47 @@ class TurnRunner:
             if turn is not None:
                 self._state.spawn(turn.check_cancel())
 
-    async def _send_and_run(self, draft: BatchDraft, sent: asyncio.Future[Enqueued | None]) -> None:
-        """Enqueue a message and run the turn that begins with it, if one does; ``sent`` gets the answer."""
-        claimed, began, session_id = None, time.monotonic(), draft.session_id
+    def _begin(self, draft: BatchDraft, on_sent: Callable[[], None] | None) -> Sending | None:
+        """Send a message in a task that then runs its turn; return None, with nothing done, if none can begin here."""
+        session_id, options = check_identifier("session_id", draft.session_id), self._core.options
+        # A poll compares the agent and the labels of the session.
+        is_chosen = options.agents is not None or bool(options.labels)
+        if is_chosen or self._state.is_stopping or not self._slots.take(session_id):
+            return None
+        sending = Sending(draft, on_sent)
+
+        def free_slot(_task: object) -> None:
+            # A task that is cancelled before its first step does not even run its finally blocks.
+            if not sending.has_begun:
+                self._slots.leave(session_id, in_vain=False)
+                sending.finish()
+
+        self._state.spawn(self._send_and_run(sending)).add_done_callback(free_slot)
+        return sending
+
+    async def _send_and_run(self, sending: Sending) -> None:
+        """Enqueue a message and run the turn that begins with it, if one does."""
+        sending.has_begun = True
+        began, polls = time.monotonic(), self._state.polls
+        try:
+            claimed = await self._send(sending)
+            if claimed is not None:
+                if not sending.is_for_turn:
+                    # The sender goes on before the agent runs, which may keep the event loop busy.
+                    await asyncio.sleep(0)
+                await self._run(sending.draft.session_id, claimed, began=began, polls=polls)
+        finally:
+            sending.finish()
+
+    async def _send(self, sending: Sending) -> ClaimedTurn | None:
+        """Enqueue a message and claim the turn that begins with it; free the slot if none does."""
+        claimed, session_id = None, sending.draft.session_id
         owner, ttl_ms = self._core.owner, self._core.options.ttl_ms
         try:
-            enqueued, claimed = await self._core.storage.queue.enqueue_and_claim(draft, owner, ttl_ms=ttl_ms)
-            if not sent.done():
-                sent.set_result(enqueued)
-        except Exception as error:  # noqa: BLE001 (the caller that sends the message gets it)
-            if not sent.done():
-                sent.set_exception(error)
+            enqueued, claimed = await self._core.storage.queue.enqueue_and_claim(sending.draft, owner, ttl_ms=ttl_ms)
+            sending.note_sent(enqueued)
+        except Exception as error:  # noqa: BLE001 (the sender of the message gets it)
+            sending.fail(error)
             if isinstance(error, STORAGE_TROUBLE) and error.outcome_unknown:
                 await self._renewal.release(partial(self._release_unanswered, session_id))
         finally:
@@ -132,10 +163,7 @@ class TurnRunner:
                 self._slots.leave(session_id, in_vain=False)
                 # Input that came meanwhile found its session running.
                 self._state.poll_for(session_id)
-        if claimed is not None:
-            # The caller goes on before the agent runs, which may keep the event loop busy.
-            await asyncio.sleep(0)
-            await self._run(session_id, claimed, began=began)
+        return claimed
 
     async def _run(
         self,
@@ -143,10 +171,12 @@ class TurnRunner:
         begun: ClaimedTurn | None = None,
         *,
         began: float | None = None,
+        polls: int | None = None,
         hinted: bool = False,
     ) -> None:
-        """Run a turn in a slot that was taken; claim it first unless it has begun."""
-        after, lease, began = AfterRun.BACK_OFF, None, began or time.monotonic()
+        """Run a turn in a slot that was taken; claim it first unless it has begun, after so many polls."""
+        end, lease, began = None, None, began or time.monotonic()
+        leaves_nothing = partial(self._leaves_nothing, polls)
         try:
             claimed = begun or await self._claim_turn(session_id)
             if isinstance(claimed, Acquired):
@@ -154,7 +184,7 @@ class TurnRunner:
                 claimed = await claim_behind_commands(self._core, lease)
             if claimed is not None:
                 lease = claimed.lease
-                after = await self._run_claimed(session_id, claimed, began)
+                end = await self._run_claimed(session_id, claimed, began, leaves_nothing)
         except STORAGE_TROUBLE as error:
             if lease is not None:
                 await self._release(session_id, lease)
@@ -162,12 +192,24 @@ class TurnRunner:
                 await self._renewal.release(partial(self._release_unanswered, session_id))
             raise
         finally:
+            after = AfterRun.BACK_OFF if end is None else end.after
+            needs_poll = end is not TurnEnd.COMMITTED or not leaves_nothing()
             # Workers that got the same hint try at the same time; losing to another one means nothing.
             self._slots.leave(session_id, in_vain=after is AfterRun.BACK_OFF and not hinted)
             if after is AfterRun.LEAVE:
                 self._slots.avoid(session_id, self._core.options.poll_s)
-            # There may be more input for this session.
-            self._state.poll_for(session_id)
+            if needs_poll:
+                # There may be more input for this session.
+                self._state.poll_for(session_id)
+
+    def _leaves_nothing(self, polls: int | None) -> bool:
+        """Return whether a turn that began with its message leaves nothing that a poll could find.
+
+        Nothing else was queued for its session when it began. Every hint since then was followed by a poll, or comes
+        after the turn and is followed by one; a worker without a free slot may have put off the poll. Other workers may
+        have got the hint instead of this one.
+        """
+        return polls == self._state.polls and not self._slots.is_full and not self._membership.has_others
 
     async def _claim_turn(self, session_id: str) -> ClaimedTurn | Acquired | None:
         """Claim the lease of a session with its next input; only the lease if a command comes before the input."""
@@ -180,16 +222,18 @@ class TurnRunner:
         leased = await self._core.storage.leases.claim(session_id, owner, ttl_ms=ttl_ms)
         return leased if isinstance(leased, Acquired) else None
 
-    async def _run_claimed(self, session_id: str, claimed: ClaimedTurn, began: float) -> AfterRun:
+    async def _run_claimed(
+        self, session_id: str, claimed: ClaimedTurn, began: float, leaves_nothing: Callable[[], bool]
+    ) -> TurnEnd:
         claimed_s = time.monotonic() - began
-        run = TurnRun(self._core, claimed)
+        run = TurnRun(self._core, claimed, leaves_nothing)
         run.parking.on_yield = partial(self._yield_slot, session_id)
         self._slots.fill(session_id, run)
         if self._state.is_stopping:
             run.release()
         end = await run.run()
         self._note_times(TurnTimes(storage_s=claimed_s + run.lease.called_s, total_s=time.monotonic() - began))
-        return end.after
+        return end
 
     def _yield_slot(self, session_id: str, is_yielded: bool) -> None:  # noqa: FBT001 (a callback)
         """Let other turns run while this one waits in memory, for instance for one of them."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from lash.model.lease import LeaseOwner
 from lash.model.process.process import Registration
 from lash.model.queue import BatchDraft, Enqueued
+from lash.model.session.message import Message
 from lash.plan.withdrawal import TurnTimes
 from lash.runtime.core import Core
 from lash.runtime.processes.run import ProcessRun
@@ -49,7 +51,7 @@ class Worker:
         self._reclaimer = Reclaimer(self.state)
         self._membership = Membership(self.state, self._turn_slots, self._process_slots)
         self._processes = ProcessRunner(self.state, self._process_slots, backlog, self._renewal)
-        self._turns = TurnRunner(self.state, self._turn_slots, self._renewal, self._note_turn)
+        self._turns = TurnRunner(self.state, self._turn_slots, self._renewal, self._membership, self._note_turn)
         self._withdrawal = Withdrawal(self._turn_slots)
         self._poller = Poller(
             self.state,
@@ -93,6 +95,14 @@ class Worker:
     async def send(self, draft: BatchDraft) -> Enqueued:
         """Enqueue a message, and begin its turn at once if there is a free slot and nothing comes before it."""
         return await self._turns.send(draft)
+
+    async def send_and_run(self, draft: BatchDraft, on_sent: Callable[[], None]) -> Enqueued | None:
+        """Enqueue a message, and return once the turn that begins with it here has ended; None if none can begin."""
+        return await self._turns.send_and_run(draft, on_sent)
+
+    def recall(self, session_id: str, node_id: str) -> Message | None:
+        """Return the last message of a session if its history is in memory."""
+        return self._core.histories.last_message(session_id, node_id)
 
     async def drain(self) -> int:
         """Run everything that is ready, and what that makes ready, and return how many runs that were.
