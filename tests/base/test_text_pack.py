@@ -64,6 +64,21 @@ def test_every_text_comes_back(seed: bytes, times: int) -> None:
     assert packed is None or unpack_text(packed, "x") == seed * times
 
 
+@pytest.mark.parametrize(
+    ("profile", "packed"),
+    [
+        (Compression.LOW_LATENCY, [False, False, False, False]),
+        (Compression.BALANCED, [False, False, False, True]),
+        (Compression.COMPACT, [True, True, True, True]),
+    ],
+)
+def test_short_texts_that_are_often_read_are_not_packed(profile: Compression, packed: list[bool]) -> None:
+    """With the default profile, those below 4,096 bytes stay plain; the other profiles do the same with any text."""
+    found = [pack_text(TEXT[:size], profile, often_read=True) is not None for size in (1_023, 1_024, 4_095, 4_096)]
+    assert found == packed
+    assert pack_text(TEXT[:1_024], Compression.BALANCED) is not None
+
+
 def test_a_text_that_does_not_get_smaller_is_not_packed() -> None:
     """Incompressible texts stay plain."""
     assert pack_text(noise(4_096), Compression.BALANCED) is None

@@ -48,6 +48,31 @@ async def test_no_value_is_stored_in_the_clear(backend_url: str) -> None:
         assert planted_files(backend_url) == []
 
 
+class Padded:
+    """A sealer that makes every value long, as one may that stores a wrapped key with each."""
+
+    def seal(self, value: bytes, place: bytes) -> bytes:
+        return bytes(4_096) + len(place).to_bytes(4) + place + value
+
+    def unseal(self, sealed: bytes, place: bytes) -> bytes:
+        assert sealed[4_100:].startswith(place)
+        return sealed[4_100 + len(place) :]
+
+    def is_current(self, sealed: bytes) -> bool:
+        return sealed.startswith(bytes(4_096))
+
+
+async def test_an_erased_node_is_left_out_however_long_its_seal_is(backend_url: str) -> None:
+    """Nothing takes a long sealed body for one with content."""
+    async with opened(backend_url, Padded()) as storage:
+        session = await started(storage, "s", "a", "b", "c", "d")
+        assert await session.erase(["c"]) == 1
+        await storage.maintenance.rewrap()
+        for last in (2, 3, 9):
+            expected = ["a", "b", "d"][-last:]
+            assert [each.node_id for each in await session.raw_path(last=last)] == expected
+
+
 async def test_without_a_sealer_the_same_values_are_found(backend_url: str) -> None:
     """The text is found in exactly the columns that are sealed, so that the search above can fail."""
     async with opened(backend_url, None) as storage:

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
+import lash
 from lash.errors import (
     CommitTooLarge,
     InvalidInput,
@@ -19,7 +20,7 @@ from lash.errors import (
 from lash.model.session.checkpoint import TurnState
 from lash.model.session.commit import AppendResult, CommitBudget, ReplaceFull, Unchanged
 from lash.model.session.message import Role
-from lash.model.session.node import Node
+from lash.model.session.node import MessageEntry, Node
 from lash.model.session.session import ActivePath, Retention, SessionConfig
 from lash.stores.session import Session
 from lash.testing.harness import Harness
@@ -57,6 +58,23 @@ class TestSessionAppend:
         assert (await loaded(storage)).head.leaf_node_id == "c"
         [summary] = (await storage.sessions.list()).sessions
         assert (summary.first_user_message, summary.user_message_count, summary.revision) == ("a", 2, 2)
+
+    async def test_often_read_texts_are_the_same(self, harness: Harness) -> None:
+        """How a text is stored changes neither the node, nor what a repeat of its turn returns."""
+        storage = await harness.open()
+        session = await created(storage)
+        nodes = [node(f"n{size}", text="word " * (size // 5)) for size in (500, 2_000, 10_000)]
+        first = await session.append(nodes, turn_id="t", often_read=True)
+        assert await session.append(nodes, turn_id="t") == first
+        assert await session.append([node("b", text="word " * 400)]) == AppendResult(
+            revision=2, parent_node_id="n10000"
+        )
+        found = (await loaded(storage)).graph.nodes
+        assert [lash.text_of(each.entry.message) for each in found if isinstance(each.entry, MessageEntry)] == [
+            *("word " * (size // 5) for size in (500, 2_000, 10_000)),
+            "word " * 400,
+        ]
+        assert [each.node_id for each in await session.raw_path(last=2)] == ["n10000", "b"]
 
     async def test_everything_but_the_graph_stays(self, harness: Harness) -> None:
         """Configuration, frames, checkpoint and usage are those of the commit before."""

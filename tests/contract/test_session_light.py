@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 import msgspec
 import pytest
 
-from lash.errors import InvalidInput, SessionNotFound
+from lash.errors import InvalidInput, SessionDeleted, SessionNotFound
 from lash.model.session.node import Node, RawNode
 from lash.model.session.session import ActivePath, Retention
 from lash.stores.session import Session
@@ -66,6 +69,45 @@ class TestRawPath:
         assert await _agree(session) == names
         assert await _agree(session, last=700) == names[-700:]
         assert await _agree(session, last=20) == names[-20:]
+
+    async def test_a_long_raw_path_over_branches_and_gaps(self, harness: Harness) -> None:
+        """Its pieces may lie on several segments, and nodes in the middle may be erased."""
+        storage = await harness.open()
+        names = [f"n{number}" for number in range(1_300)]
+        session = await started(storage, "s", *names)
+        await session.commit(commit(1, *chain(*[f"m{number}" for number in range(600)], after="n899")))
+        expected = [*names[:900], *[f"m{number}" for number in range(600)]]
+        for last in (599, 600, 601, 1_100, 1_500, 1_501):
+            assert await _agree(session, last=last) == expected[-last:]
+        assert await session.erase(["n500"]) == 1
+        expected.remove("n500")
+        assert await _agree(session, last=1_400) == expected[-1_400:]
+        await storage.sessions.fork("s", "t", node_id="m599")
+        await storage.session("t").append([node("x")])
+        assert await _agree(storage.session("t"), last=700) == [*expected[-699:], "x"]
+
+    async def test_a_raw_path_that_grows_while_it_is_read(self, harness: Harness) -> None:
+        """It is one path, to the leaf at some moment of the read, whatever is added or deleted meanwhile."""
+        storage = await harness.open()
+        session = await started(storage, "s", *[f"n{number}" for number in range(1_200)])
+
+        async def append(first: int) -> None:
+            for number in range(first, first + 10):
+                await session.append([node(f"n{number}")])
+
+        async def read() -> None:
+            for _ in range(10):
+                path = await session.raw_path(last=1_201)
+                ends = int(path[-1].node_id.removeprefix("n"))
+                expected = [f"n{number}" for number in range(ends + 1)][-1_201:]
+                assert [each.node_id for each in path] == expected
+
+        await asyncio.gather(append(1_200), read())
+        reading = asyncio.ensure_future(session.raw_path(last=1_300))
+        await asyncio.sleep(0)
+        await storage.sessions.delete("s")
+        with contextlib.suppress(SessionDeleted):
+            assert len(await reading) == 1_210
 
     async def test_an_empty_path(self, harness: Harness) -> None:
         """Before the first commit, and for an unknown leaf, there are no nodes; an unknown session is an error."""

@@ -10,7 +10,15 @@ from lash.model.lease import LeaseFence, process_resource, session_resource
 from lash.model.session.node import ErasedEntry, Node
 from lash.model.session.session import Retention
 from lash.plan.lease import LeaseRow
-from lash.plan.session.erase import ErasableNode, Erasure, ErasureFacts, PreparedErasure, plan_erasure, prepare_erasure
+from lash.plan.session.erase import (
+    LONGEST_ERASED,
+    ErasableNode,
+    Erasure,
+    ErasureFacts,
+    PreparedErasure,
+    plan_erasure,
+    prepare_erasure,
+)
 from lash.plan.session.session import HeldNode
 from tests.rules.kit import FREE_LEASE, NOON, SESSION
 
@@ -37,6 +45,9 @@ def test_nodes_with_content_are_erased_in_the_next_revision() -> None:
     expected = Erasure(node_ids=["a", "b"], body=BODY, user_messages=1, revision=7, retention_floor=7)
     assert prepared().node_ids == ("a", "b")
     assert plan_erasure(prepared(), FACTS) == expected
+    longest = plan_erasure(prepared(), msgspec.structs.replace(FACTS, now_ms=NOON_MS + 123))
+    assert longest is not None
+    assert len(BODY) < len(longest.body) <= LONGEST_ERASED
     erased = Node(node_id="a", timestamp=NOON, entry=ErasedEntry())
     assert erased.kind == "erased"
 

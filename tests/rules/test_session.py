@@ -20,7 +20,7 @@ from lash.model.session.usage import TokenUsage, UsageEntry
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow
 from lash.plan.session.frame import FrameRow
 from lash.plan.session.meta import MetaRow
-from lash.plan.session.node import NodePosition, PathRow, StoredNode, TailRow, raw_tail
+from lash.plan.session.node import NodePosition, PathRow, StoredNode, TailRow, raw_piece, raw_tail
 from lash.plan.session.session import (
     HeadRow,
     HeldNode,
@@ -217,19 +217,32 @@ def test_a_raw_path_has_no_sealed_nodes() -> None:
         decode_raw_path([PathRow("a", None, 0, False, "~lash1~AAAA")], 1, 1)
 
 
-def test_a_tail_is_enough_if_it_has_all_nodes_or_the_root() -> None:
-    """Too few rows, a removed or erased node and a row that is not the next node need a climb."""
+def test_a_piece_of_a_path_has_no_gaps() -> None:
+    """A removed or erased node and a row that is not the next node make it empty."""
     text = NODE_TEXT.encode()
     rows = [TailRow(each, above, NODE_TEXT, None, True) for above, each in zip((None, "a", "b"), "abc", strict=True)]
     nodes = tuple(RawNode(node_id=row.node_id, parent_node_id=row.parent_node_id, body=text) for row in rows)
-    assert raw_tail(rows, 3) == raw_tail(rows, 20) == nodes
-    assert raw_tail(rows[1:], 2) == nodes[1:]
-    for wanting in ([], rows[1:], [rows[0], rows[2]], [rows[0], replace(rows[1], is_live=False)]):
-        assert raw_tail(wanting, 3) is None
+    assert raw_piece(rows) == nodes
+    assert raw_piece(rows[1:]) == nodes[1:]
+    for wanting in ([], [rows[0], rows[2]], [rows[0], replace(rows[1], is_live=False)]):
+        assert raw_piece(wanting) == ()
     packed = pack_text(text * 20, Compression.BALANCED)
-    assert raw_tail([TailRow("a", None, "", packed, True)], 1) == (replace(nodes[0], body=text * 20),)
+    assert raw_piece([TailRow("a", None, "", packed, True)]) == (replace(nodes[0], body=text * 20),)
     with pytest.raises(CannotUnseal):
-        raw_tail([TailRow("a", None, "~lash1~AAAA", None, True)], 1)
+        raw_piece([TailRow("a", None, "~lash1~AAAA", None, True)])
+
+
+def test_a_tail_is_enough_if_it_has_all_nodes_or_the_root() -> None:
+    """Too few nodes, a piece with a gap and one that does not end above the piece before need a climb."""
+    a, b, c = (
+        RawNode(node_id=each, parent_node_id=above, body=b"{}")
+        for above, each in zip((None, "a", "b"), "abc", strict=True)
+    )
+    for pieces in ([(a, b, c)], [(b, c), (a,)], [(c,), (b,), (a,)]):
+        assert raw_tail(pieces, 3) == raw_tail(pieces, 20) == (a, b, c)
+    assert raw_tail([(b, c)], 2) == raw_tail([(c,), (b,)], 2) == (b, c)
+    for wanting in ([], [()], [(b, c)], [(c,), (b,)], [(c,), (a,)], [(c,), (), (b,)], [(c,), (b,), ()]):
+        assert raw_tail(wanting, 3) is None
 
 
 def test_the_full_graph_keeps_the_order_of_its_rows() -> None:

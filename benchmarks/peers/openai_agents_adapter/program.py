@@ -18,6 +18,7 @@ from benchmarks.peers.protocol import Answer, Question, all_turns, digest, serve
 from lash.adapters.openai_agents import LashSession
 
 _READS = 10
+_OPENINGS = 10
 _LIMIT = 20
 
 
@@ -55,7 +56,7 @@ def _batches(texts: dict[str, str], number: int) -> list[list[dict[str, Any]]]:
 
 
 async def session(question: Question) -> Answer:
-    """Add the items of each turn in three batches; read the last items and all of them at the end, then reopened."""
+    """Add the items of each turn in three batches; read the last items, all of them, and all after each opening."""
     turns = all_turns([0], question["turns"])[0]
     async with _session(question) as chat:
         # Tables are made by the first use.
@@ -68,10 +69,12 @@ async def session(question: Question) -> Answer:
             last.append(await _timed(lambda: chat.get_items(limit=_LIMIT)))
             whole.append(await _timed(chat.get_items))
         digests = [digest(map(_text, await chat.get_items()))]
-    async with _session(question) as chat:
-        await chat.get_items(limit=1)
-        first = await _timed(chat.get_items)
-    return {"add_ms": add, "last_ms": last, "whole_ms": whole, "first_ms": [first], "digests": digests}
+    first = list[float]()
+    for _ in range(_OPENINGS):
+        async with _session(question) as chat:
+            await chat.get_items(limit=1)
+            first.append(await _timed(chat.get_items))
+    return {"add_ms": add, "last_ms": last, "whole_ms": whole, "first_ms": first, "digests": digests}
 
 
 async def _timed(call: Callable[[], Awaitable[object]]) -> float:

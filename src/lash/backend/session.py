@@ -64,7 +64,7 @@ from lash.plan.session.meta import (
     new_meta,
     save_change,
 )
-from lash.plan.session.node import FEW_RAW_NODES, decode_node, graph_nodes, raw_tail
+from lash.plan.session.node import decode_node, graph_nodes, raw_piece, raw_tail
 from lash.plan.session.page import PageParts, decode_page, prepare_page
 from lash.plan.session.session import (
     ShortPath,
@@ -274,8 +274,8 @@ class BoundSession:
 
     async def raw_path(self, *, leaf_node_id: str | None = None, last: int | None = None) -> tuple[RawNode, ...]:
         scope = check_path(leaf_node_id, last)
-        if leaf_node_id is None and last is not None and last <= FEW_RAW_NODES:
-            tail = raw_tail(await self._rows.tail(self._session_id, last), last)
+        if leaf_node_id is None and last is not None and last <= self._rows.longest_tail:
+            tail = raw_tail(await self._rows.tail(self._session_id, last, raw_piece), last)
             if tail is not None:
                 return tail
         while True:
@@ -341,8 +341,10 @@ class BoundSession:
         self._hints.notify(process=False, work=work, changed=self._session_id)
         return result
 
-    async def append(self, nodes: Sequence[Node], *, turn_id: str | None = None) -> AppendResult:
-        prepared = prepare_append(nodes, self._session_id, turn_id, self._rules)
+    async def append(
+        self, nodes: Sequence[Node], *, turn_id: str | None = None, often_read: bool = False
+    ) -> AppendResult:
+        prepared = prepare_append(nodes, self._session_id, turn_id, self._rules, often_read=often_read)
         with _named(self._session_id):
             result = await self._rows.append(prepared, partial(plan_append, prepared))
         self._hints.notify(process=False, changed=self._session_id)

@@ -132,11 +132,13 @@ _MEMORY_LEVEL: Final = 5
 
 
 _TEXT_RULES: Final = {Compression.BALANCED: _Rule(1_024, 1), Compression.COMPACT: _Rule(256, 3)}
+_OFTEN_READ_RULES: Final = {**_TEXT_RULES, Compression.BALANCED: _Rule(4_096, 1)}
+"""Expanding a text of 2,000 bytes takes longer than reading it and its JSON."""
 
 
-def pack_text(text: bytes, compression: Compression) -> bytes | None:
-    """Return the compressed text; None if it is short or would not become smaller."""
-    rule = _TEXT_RULES.get(compression)
+def pack_text(text: bytes, compression: Compression, *, often_read: bool = False) -> bytes | None:
+    """Return the compressed text; None if it is short, which ends later if it is often read, or gets no smaller."""
+    rule = (_OFTEN_READ_RULES if often_read else _TEXT_RULES).get(compression)
     if rule is None or len(text) < rule.threshold:
         return None
     compressor = isal_zlib.compressobj(rule.level, isal_zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL, zdict=_DICTIONARY)

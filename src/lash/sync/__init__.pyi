@@ -1421,7 +1421,7 @@ class Session:
 
         With ``work=False`` workers get no hint: the caller itself looks for further input of the session.
         """
-    def append(self, nodes: Sequence[Node], *, turn_id: str | None = None) -> AppendResult:
+    def append(self, nodes: Sequence[Node], *, turn_id: str | None = None, often_read: bool = False) -> AppendResult:
         """Add nodes below the current leaf, whatever it is, atomically and durably; the last becomes the leaf.
 
         The caller needs neither the revision nor the leaf, and no number of concurrent callers makes it fail. Each node
@@ -1436,6 +1436,9 @@ class Session:
         again; other content under the turn id raises TurnConflict. A node id that is taken raises NodeConflict. So a
         caller without a turn id may repeat an append of unknown outcome with the same node ids: the repeat never
         writes the nodes twice, and NodeConflict means that the first one was written.
+
+        With ``often_read=True`` texts of 1,024 to 4,095 bytes are not compressed under the profile `balanced`: they
+        take up to twice the space, and are read in less than half of the time. Nothing else depends on it.
         """
     def meta(self) -> SessionMeta:
         """Return the metadata."""

@@ -14,7 +14,8 @@ import pytest
 import lash
 import lash.sync
 from lash.adapters.openai_agents import LashSession
-from lash.adapters.openai_agents.items import decoded, raw_items_of
+from lash.adapters.openai_agents.items import items_of
+from tests.raw import raw
 
 
 async def test_batches_of_concurrent_callers_stay_whole(url: str) -> None:
@@ -64,7 +65,7 @@ async def test_an_item_of_any_form_comes_back(url: str, item: dict[str, Any]) ->
     assert json.dumps((await session.get_items())[0]) == expected
     with lash.sync.shared(url) as storage:
         nodes = storage.session("openai-agents:chat").raw_path()
-    assert json.dumps(decoded(raw_items_of(nodes))[0]) == expected
+    assert json.dumps(items_of([node.body for node in nodes])[0]) == expected
     assert json.dumps(await session.pop_item()) == expected
 
 
@@ -73,6 +74,15 @@ async def test_a_plain_message_is_stored_once(url: str) -> None:
     await LashSession("chat", url).add_items([{"role": "user", "content": "hello"}])
     (node,) = await lash.shared(url).session("openai-agents:chat").raw_path()
     assert node.body.count(b"hello") == 1
+
+
+@pytest.mark.parametrize(("words", "kept"), [(200, "plain"), (700, "plain"), (2_000, "packed")])
+async def test_only_long_items_are_compressed(url: str, words: int, kept: str) -> None:
+    """Each run reads the whole history, and expanding a text takes longer than reading it."""
+    await LashSession("chat", url).add_items([{"role": "user", "content": "word " * words}])
+    await lash.shared(url).close()
+    (row,) = await raw(url, "SELECT packed IS NULL FROM lash_nodes")
+    assert row[0] == (kept == "plain")
 
 
 async def test_people_can_read_the_conversation(url: str) -> None:

@@ -146,7 +146,9 @@ class _Session(_Noun):
         count = CountAct(record=record.key, expected=record.expected_version or 0)
         return await self._call(count, called, lambda _: count)
 
-    async def append(self, nodes: Sequence[lash.model.Node], *, turn_id: str | None = None) -> lash.model.AppendResult:
+    async def append(
+        self, nodes: Sequence[lash.model.Node], *, turn_id: str | None = None, often_read: bool = False
+    ) -> lash.model.AppendResult:
         """An append is a commit to whatever revision and leaf it finds; the result names them."""
         ids = tuple(node.node_id for node in nodes)
         act = CommitAct(session=self._inner.session_id, turn=str(turn_id), expected=ANY, nodes=ids)
@@ -156,7 +158,7 @@ class _Session(_Noun):
                 act, expected=result.revision - 1, seen_leaf=result.parent_node_id, revision=result.revision
             )
 
-        return await self._call(act, self._inner.append(nodes, turn_id=turn_id), answer)
+        return await self._call(act, self._inner.append(nodes, turn_id=turn_id, often_read=often_read), answer)
 
 
 class _Records(_Noun):

@@ -10,6 +10,7 @@ import msgspec
 from lash.adapters.formats.openai_items import PLUGIN_TYPE, Item, entry_of
 from lash.base.ids import new_id
 from lash.base.shapes import read_json
+from lash.errors import CorruptData
 from lash.model.session.message import Message, Part, PartKind, Role
 from lash.model.session.node import Entry, MessageEntry, Node, PluginEntry, RawNode
 
@@ -25,23 +26,25 @@ class _Body(msgspec.Struct):
     message: msgspec.Raw = msgspec.Raw()
 
 
-class _RawPart(msgspec.Struct, gc=False):
-    content: msgspec.Raw
+class _Part(msgspec.Struct, gc=False):
+    content: str
 
 
-class _RawMessage(msgspec.Struct, gc=False):
-    role: msgspec.Raw
-    parts: list[_RawPart]
+class _Message(msgspec.Struct, gc=False):
+    role: str
+    parts: list[_Part]
 
 
-class _RawBody(msgspec.Struct, gc=False):
-    native: msgspec.Raw = msgspec.Raw()
-    body: msgspec.Raw = msgspec.Raw()
-    message: _RawMessage | None = None
+class _Entry(msgspec.Struct, gc=False):
+    """An entry that is one item: that of a message, of a plugin's entry, or the message itself."""
+
+    native: Item | None = None
+    body: Item | None = None
+    message: _Message | None = None
 
 
-class _RawNode(msgspec.Struct, gc=False):
-    entry: _RawBody
+class _StoredNode(msgspec.Struct, gc=False):
+    entry: _Entry
 
 
 class _Cause(msgspec.Struct):
@@ -53,6 +56,9 @@ class _Node(msgspec.Struct):
     caused_by: _Cause | None = None
 
 
+_DECODED_TOGETHER: Final = 64
+"""How many nodes one call of the decoder reads: for a single one it takes longer to begin than to decode, and the text
+of very many does not fit the processor's cache."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -65,30 +71,22 @@ def below(parent_id: str | None, nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(chained)
 
 
-def item_of(node: RawNode) -> Item:
-    """Return the item of a node, as it was added."""
-    item: Item = decoded(raw_items_of([node]))[0]
-    return item
-
-
-def raw_items_of(path: Iterable[RawNode]) -> list[bytes]:
-    """Return the JSON of the items of some nodes."""
-    # One call of the decoder for all: for each it takes longer to begin than to decode.
-    nodes = read_json(b"[" + b",".join([node.body for node in path]) + b"]", list[_RawNode])
-    return [_raw_item(node.entry) for node in nodes]
-
-
-def raw_new_items(nodes: Iterable[Node]) -> list[bytes] | None:
-    """Return the JSON of the items that new nodes are made of; None if it cannot be JSON, which an append refuses."""
+def new_bodies(nodes: Iterable[Node]) -> list[bytes] | None:
+    """Return new nodes as `items_of` reads them; None if they cannot be JSON, which an append refuses."""
     try:
-        return [_encode(_item(node.entry)) for node in nodes]
+        return [b'{"entry":{"body":' + _encode(_item(node.entry)) + b"}}" for node in nodes]
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
 
 
-def decoded(raw_items: Sequence[bytes]) -> list[Item]:
-    """Return new objects for items in JSON."""
-    return read_json(b"[" + b",".join(raw_items) + b"]", list[Item])
+def items_of(bodies: Sequence[bytes]) -> list[Item]:
+    """Return the items of some nodes as new objects, as they were added; the nodes are given by their JSON."""
+    items: list[Item] = []
+    for first in range(0, len(bodies), _DECODED_TOGETHER):
+        joined = b"[" + b",".join(bodies[first : first + _DECODED_TOGETHER]) + b"]"
+        nodes = read_json(joined, list[_StoredNode])
+        items += [node.entry.native or node.entry.body or _other_item(node.entry) for node in nodes]
+    return items
 
 
 def history_items(path: Sequence[RawNode], *, is_whole: bool = True) -> list[Item]:
@@ -131,13 +129,16 @@ def _items_of_turn(entries: Sequence[_Body]) -> list[Item]:
     return [{"role": _SENT_AS.get(each.role, "user"), "content": each.text} for each in messages if each.text]
 
 
-def _raw_item(entry: _RawBody) -> bytes:
-    stored = bytes(entry.native) or bytes(entry.body)
-    if stored or entry.message is None:
+def _other_item(entry: _Entry) -> Item:
+    """Return an item that is empty, or that is in the message alone."""
+    stored = entry.body if entry.native is None else entry.native
+    if stored is not None:
         return stored
+    if entry.message is None:
+        raise CorruptData("expected an item in a node of a session of OpenAI's Agents SDK")
     # It is a role and a text, which the message has.
     (part,) = entry.message.parts
-    return b'{"role":' + bytes(entry.message.role) + b',"content":' + bytes(part.content) + b"}"
+    return {"role": entry.message.role, "content": part.content}
 
 
 def _item(entry: Entry) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from agents.items import TResponseInputItem
@@ -12,7 +12,7 @@ from agents.memory.session_settings import SessionSettings, coerce_session_setti
 from lash.adapters.attached import Attached, StorageSource
 from lash.adapters.formats.openai_items import LABELS, Item, lash_id, nodes_of
 from lash.adapters.histories import histories_of, path_of
-from lash.adapters.openai_agents.items import below, decoded, item_of, raw_items_of, raw_new_items
+from lash.adapters.openai_agents.items import below, items_of, new_bodies
 from lash.adapters.openai_agents.turn_session import TurnSession
 from lash.errors import InvalidInput, RevisionConflict, SessionDeleted, SessionNotFound
 from lash.model.session.commit import Append, Commit, GraphDelta, Unchanged
@@ -61,7 +61,7 @@ class LashSession(SessionABC):
         if wanted == 0:
             return []
         last = wanted if wanted is not None and wanted > 0 else None
-        items: list[Any] = decoded(await self._run(lambda storage: self._read(storage, last)))
+        items: list[Any] = items_of(await self._run(lambda storage: self._read(storage, last)))
         return items
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -111,7 +111,7 @@ class LashSession(SessionABC):
             change = self._replace(revision, nodes[start].parent_node_id, new, prune_prefix)
             return await self._settle(change, may_block=prune_prefix is not None)
 
-        items: list[Any] = [item_of(node) for node in nodes]
+        items: list[Any] = items_of(_bodies(nodes))
         return _CompactionSnapshot(items, is_complete, replace_suffix)
 
     async def _run(self, use: Callable[[Storage], Awaitable[T]]) -> T:
@@ -128,11 +128,14 @@ class LashSession(SessionABC):
             raise RuntimeError(f"{type(self).__name__} is closed")
 
     async def _read(self, storage: Storage, last: int | None) -> list[bytes]:
-        """Return the last items, or all, from memory if the session is at the head at which they were remembered."""
+        """Return the nodes of the last items, or of all, as JSON.
+
+        They come from memory if the session is at the head at which they were remembered.
+        """
         histories, session = histories_of(storage), storage.session(self._name)
         try:
             if last is not None and self._name not in histories:
-                return raw_items_of(await session.raw_path(last=last))
+                return _bodies(await session.raw_path(last=last))
             head = await session.head()
             if head is None:
                 return []
@@ -140,12 +143,12 @@ class LashSession(SessionABC):
             if known is not None:
                 return known[-last:] if last is not None else known.copy()
             if last is not None:
-                return raw_items_of(await session.raw_path(last=last))
-            items = raw_items_of(await path_of(session, head))
+                return _bodies(await session.raw_path(last=last))
+            bodies = _bodies(await path_of(session, head))
         except _GONE:
             return []
-        histories.keep(self._name, head, items.copy())
-        return items
+        histories.keep(self._name, head, bodies.copy())
+        return bodies
 
     async def _append(self, storage: Storage, nodes: Sequence[Node]) -> None:
         try:
@@ -156,9 +159,10 @@ class LashSession(SessionABC):
 
     async def _append_once(self, storage: Storage, nodes: Sequence[Node]) -> None:
         # Encoded here, where the append encodes them too: the caller may change the items later.
-        raw_items = raw_new_items(nodes)
-        appended = await storage.session(self._name).append(nodes)
-        histories_of(storage).extend(self._name, appended, nodes[-1].node_id, raw_items)
+        bodies = new_bodies(nodes)
+        # Each run of an agent begins with the whole history, often in a process that has not read it before.
+        appended = await storage.session(self._name).append(nodes, often_read=True)
+        histories_of(storage).extend(self._name, appended, nodes[-1].node_id, bodies)
 
     async def _delete(self, storage: Storage) -> None:
         await storage.sessions.delete(self._name)
@@ -171,7 +175,7 @@ class LashSession(SessionABC):
                 revision, path = await session.revision(), await session.raw_path(last=1)
                 if not path:
                     return None
-                item = item_of(path[0])
+                (item,) = items_of(_bodies(path))
                 if validate is not None:
                     validate(cast("TResponseInputItem", item))
                 await _commit(session, revision, Unchanged(leaf_node_id=path[0].parent_node_id))
@@ -219,11 +223,16 @@ async def _erase_prefix(session: Session, last_id: str | None, prune: Callable[[
         return
     pruned: list[str] = []
     for node in await session.raw_path(leaf_node_id=last_id):
-        if not prune(cast("TResponseInputItem", item_of(node))):
+        (item,) = items_of([node.body])
+        if not prune(cast("TResponseInputItem", item)):
             break
         pruned.append(node.node_id)
     if pruned:
         await session.erase(pruned)
+
+
+def _bodies(nodes: Iterable[RawNode]) -> list[bytes]:
+    return [node.body for node in nodes]
 
 
 async def _commit(session: Session, revision: int, graph: GraphDelta) -> None:

@@ -79,13 +79,15 @@ class ReplayAppend(msgspec.Struct, frozen=True, kw_only=True):
 AppendDecision: TypeAlias = ApplyAppend | ReplayAppend
 
 
-def prepare_append(nodes: Sequence[Node], session_id: str, turn_id: str | None, rules: CommitRules) -> PreparedAppend:
+def prepare_append(
+    nodes: Sequence[Node], session_id: str, turn_id: str | None, rules: CommitRules, *, often_read: bool = False
+) -> PreparedAppend:
     """Check an append and turn it into rows, or raise InvalidInput. Does not read the database."""
     if not isinstance(nodes, list | tuple) or not nodes:
         raise InvalidInput("nodes must be a list or tuple of at least one Node")
     if turn_id is not None:
         check_identifier("turn_id", turn_id)
-    encoded = encode_nodes(nodes, rules.compression)
+    encoded = encode_nodes(nodes, rules.compression, often_read=often_read)
     for index, node in enumerate(encoded):
         if node.parent_node_id is not None:
             raise InvalidInput(f"nodes[{index}].parent_node_id must be None: an append sets the parents itself")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,9 @@ from lash.plan.lease import LeaseRow, check_fence, require_fence
 from lash.plan.session.meta import kept_of
 from lash.plan.session.node import encode_body
 from lash.plan.session.session import HeldNode, require_removable
+
+LONGEST_ERASED: Final = 128
+"""The bytes that the body of an erased node has at most, before it is sealed."""
 
 
 class PreparedErasure(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ module needs no other session.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Final, NamedTuple, TypeVar
@@ -143,9 +144,11 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     positions: dict[str, NodePosition]
 
 
-def encode_nodes(nodes: Sequence[Node], compression: Compression) -> tuple[EncodedNode, ...]:
+def encode_nodes(
+    nodes: Sequence[Node], compression: Compression, *, often_read: bool = False
+) -> tuple[EncodedNode, ...]:
     """Encode nodes for writing. Raises InvalidInput if two have the same id."""
-    encoded = tuple([_encode_node(index, node, compression) for index, node in enumerate(nodes)])
+    encoded = tuple([_encode_node(index, node, compression, often_read) for index, node in enumerate(nodes)])
     seen: set[str] = set()
     for node in encoded:
         if node.node_id in seen:
@@ -225,19 +228,29 @@ def raw_path_nodes(rows: list[PathRow]) -> tuple[RawNode, ...]:
     return _path(rows, _raw_node)
 
 
-def raw_tail(rows: Sequence[TailRow], last: int) -> tuple[RawNode, ...] | None:
-    """Return the last nodes of a path, in the order of their depths, without decoding them.
-
-    Returns None if the rows do not suffice: they are too few, or some of them are removed or erased.
-    """
-    if not rows or (len(rows) < last and rows[0].parent_node_id is not None):
+def raw_tail(pieces: Sequence[Sequence[RawNode]], last: int) -> tuple[RawNode, ...] | None:
+    """Return the last nodes of a path from pieces of it, which begin with the end; None if they are too few."""
+    if not pieces or not all(pieces):
         return None
+    for below, above in itertools.pairwise(pieces):
+        if below[0].parent_node_id != above[-1].node_id:
+            return None
+    if sum(map(len, pieces)) < last and pieces[-1][0].parent_node_id is not None:
+        return None
+    return tuple(itertools.chain.from_iterable(reversed(pieces)))
+
+
+def raw_piece(rows: Sequence[TailRow]) -> tuple[RawNode, ...]:
+    """Return a piece of a path, in the order of depths, without decoding its nodes; empty if it has gaps.
+
+    A node that is removed or erased is a gap.
+    """
     nodes: list[RawNode] = []
-    above = rows[0].parent_node_id
+    above = rows[0].parent_node_id if rows else None
     for row in rows:
         node_id, parent_node_id, body = row.node_id, row.parent_node_id, row.body
         if parent_node_id != above or not row.is_live:
-            return None
+            return ()
         if body[:1] == "{":
             nodes.append(RawNode(node_id=node_id, parent_node_id=parent_node_id, body=body.encode()))
         else:
@@ -293,7 +306,7 @@ def first_user_text(row: PathRow | None) -> str:
     return "" if row is None else user_text(decode_node(row)) or ""
 
 
-def _encode_node(index: int, node: object, compression: Compression) -> EncodedNode:
+def _encode_node(index: int, node: object, compression: Compression, often_read: bool) -> EncodedNode:  # noqa: FBT001
     if not isinstance(node, Node):
         raise InvalidInput(f"nodes[{index}] must be a Node, not {type(node).__name__}")
     what = f"nodes[{index}]"
@@ -304,7 +317,7 @@ def _encode_node(index: int, node: object, compression: Compression) -> EncodedN
     body = NodeBody(timestamp=node.timestamp, entry=entry, agent_frame_id=node.agent_frame_id, caused_by=node.caused_by)
     text = encode_to_bytes(body, NodeBody, what)
     if content is None:
-        packed, size = pack_text(text, compression), len(text)
+        packed, size = pack_text(text, compression, often_read=often_read), len(text)
     else:
         packed, size = pack_with_bytes(text, content, compression), len(text) + len(content)
     kind = stored_kind(node.kind)

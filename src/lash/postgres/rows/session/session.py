@@ -22,7 +22,7 @@ from lash.plan.session.erase import PreparedErasure
 from lash.plan.session.fork import PreparedFork
 from lash.plan.session.kind import NodePage
 from lash.plan.session.meta import EncodedMeta, MetaChange, MetaRow
-from lash.plan.session.node import WHOLE_PATH, PathRow, TailRow
+from lash.plan.session.node import FEW_RAW_NODES, WHOLE_PATH, PathRow, TailRow
 from lash.plan.session.page import PreparedPage
 from lash.plan.session.session import HeadRow, HeldNode, ReadRow, RevisionRows, new_head
 from lash.plan.session.trace import TurnTraceRow
@@ -238,8 +238,14 @@ class PostgresSessionRows:
             return decode([])
         return read.value
 
-    async def tail(self, session_id: str, last: int) -> list[TailRow]:
-        return await self._database.read_all(TailRow, "node_tail", session_id, last)
+    @property
+    def longest_tail(self) -> int:
+        return FEW_RAW_NODES
+
+    async def tail(
+        self, session_id: str, last: int, decode: Callable[[list[TailRow]], Sequence[T]]
+    ) -> list[Sequence[T]]:
+        return [decode(await self._database.read_all(TailRow, "node_tail", session_id, last))]
 
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
         found = await self._database.read_one(NodeAnswer, "node_one", session_id, node_id)

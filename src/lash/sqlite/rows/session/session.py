@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from lash.base.compression import BlobRef
 from lash.model.session.commit import AppendResult, CommitResult
@@ -14,7 +15,7 @@ from lash.plan.session.append import PreparedAppend
 from lash.plan.session.change import FeedEnd, SessionCursor, SessionFeed
 from lash.plan.session.checkpoint import CheckpointRow, ComponentRow, CurrentComponent
 from lash.plan.session.commit import PreparedCommit
-from lash.plan.session.erase import PreparedErasure
+from lash.plan.session.erase import LONGEST_ERASED, PreparedErasure
 from lash.plan.session.fork import PreparedFork
 from lash.plan.session.frame import FrameRow
 from lash.plan.session.kind import NodePage
@@ -25,7 +26,7 @@ from lash.plan.session.session import HeldNode, ReadRow, RevisionRows, uncommitt
 from lash.plan.session.trace import TurnTraceRow
 from lash.plan.session.turn import TurnRow
 from lash.plan.session.usage import UsageRow
-from lash.sqlite.engine.database import Database, Reader, Transaction
+from lash.sqlite.engine.database import Database, Reader, SQLiteValue, Transaction
 from lash.sqlite.engine.parameters import json_array
 from lash.sqlite.rows.session.append import apply_append
 from lash.sqlite.rows.session.change import read_changes, read_changes_end
@@ -42,6 +43,9 @@ from lash.stores.session import DecideAppend, DecideCommit, DecideErasure, Decid
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+_LONGEST_TAIL: Final = 5_000
+"""Longer paths are read in a thread, with a connection of its own."""
 
 
 class SQLiteSessionRows:
@@ -113,8 +117,25 @@ class SQLiteSessionRows:
             last, lambda reader: decode(_nodes(reader, _read(reader, session_id), scope)), few=FEW_RAW_NODES
         )
 
-    async def tail(self, session_id: str, last: int) -> list[TailRow]:
-        return self._database.ask(TailRow, "node_tail", session_id=session_id, last=last)
+    @property
+    def longest_tail(self) -> int:
+        return _LONGEST_TAIL
+
+    async def tail(
+        self, session_id: str, last: int, decode: Callable[[list[TailRow]], Sequence[T]]
+    ) -> list[Sequence[T]]:
+        rows = self._database.ask(TailRow, "node_tail", **self._tail(session_id, last))
+        pieces = [decode(rows)]
+        while pieces[-1] and (last := last - len(rows)) > 0 and (above := rows[0].parent_node_id) is not None:
+            # Each piece takes about a millisecond, and other tasks run in between.
+            await asyncio.sleep(0)
+            rows = self._database.ask(TailRow, "node_tail_at", node_id=above, **self._tail(session_id, last))
+            pieces.append(decode(rows))
+        return pieces
+
+    def _tail(self, session_id: str, last: int) -> dict[str, SQLiteValue]:
+        longest = None if self._database.seals.is_active else LONGEST_ERASED
+        return {"session_id": session_id, "last": min(last, FEW_RAW_NODES), "longest_erased": longest}
 
     async def node(self, session_id: str, node_id: str) -> PathRow | None:
         def body(reader: Reader) -> PathRow | None:

@@ -279,13 +279,32 @@ CROSS JOIN lash_nodes AS n ON n.session_key = r.session_key AND n.segment = r.se
     AND n.depth <= r.ceiling AND n.depth > MAX(r.floor, (SELECT depth FROM leaf) - :last)
 ORDER BY n.depth;
 
+-- fragment: tail_columns
+-- The kind of a long node is not read: it is behind the body, on its last page, and an erased body is short. The limit
+-- is NULL if bodies are sealed, which may make them long.
+    n.node_id, n.parent_node_id, n.body, n.packed, n.tombstoned_at_ms IS NULL AND CASE
+        WHEN octet_length(n.packed) > 0 OR octet_length(n.body) > :longest_erased THEN 1
+        ELSE n.kind <> 'erased'
+    END
+
 -- name: node_tail
 -- The last nodes of a session's active path, as far as they lie on the segment of the leaf.
 SELECT
-    n.node_id, n.parent_node_id, n.body, n.packed, n.tombstoned_at_ms IS NULL AND n.kind <> 'erased'
+-- include: tail_columns
 FROM lash_sessions AS s
 CROSS JOIN lash_nodes AS n ON n.session_key = s.session_key AND n.segment = s.leaf_segment
     AND n.depth > s.leaf_depth - :last AND n.depth <= s.leaf_depth
+WHERE s.session_id = :session_id
+ORDER BY n.depth;
+
+-- name: node_tail_at
+-- The last nodes of the path that ends with one of a session's own nodes, as far as they lie on the segment of that node.
+SELECT
+-- include: tail_columns
+FROM lash_sessions AS s
+CROSS JOIN lash_nodes AS leaf ON leaf.session_key = s.session_key AND leaf.node_id = :node_id
+CROSS JOIN lash_nodes AS n ON n.session_key = leaf.session_key AND n.segment = leaf.segment
+    AND n.depth > leaf.depth - :last AND n.depth <= leaf.depth
 WHERE s.session_id = :session_id
 ORDER BY n.depth;
 
