@@ -86,7 +86,8 @@ class Session(Protocol):
         """Return the path to a leaf, by default the head's, or only its last nodes, without decoding them.
 
         These are the nodes that `load` returns for an `ActivePath`, and nothing else of the revision. The last nodes
-        are one read of their rows alone. Empty before the first commit, and for an unknown leaf.
+        are a read of their rows alone. If they are more than 500, others may be erased while they are read. Empty
+        before the first commit, and for an unknown leaf.
         """
         ...
 
@@ -469,8 +470,8 @@ class SessionRows(Protocol):
     ) -> list[Sequence[T]]:
         """Return the last nodes of the active path in pieces, which begin with the end; the last may be empty.
 
-        They may be fewer: own nodes are returned, at least as far as they lie on one segment. None for an unknown
-        session. Pieces may come from different snapshots. A path above a node never changes, but nodes can be erased.
+        They may be fewer: only own nodes are returned, at least as far as they lie on one segment, and none of an
+        unknown session. Pieces may be of different snapshots: a path above a node stays, but nodes can be erased.
         """
         ...
 

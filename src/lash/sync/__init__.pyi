@@ -1369,7 +1369,8 @@ class Session:
         """Return the path to a leaf, by default the head's, or only its last nodes, without decoding them.
 
         These are the nodes that `load` returns for an `ActivePath`, and nothing else of the revision. The last nodes
-        are one read of their rows alone. Empty before the first commit, and for an unknown leaf.
+        are a read of their rows alone. If they are more than 500, others may be erased while they are read. Empty
+        before the first commit, and for an unknown leaf.
         """
     def node(self, node_id: str) -> Node | None:
         """Return a live node of any branch, own or inherited; None if there is none of this id."""
