@@ -93,6 +93,16 @@ def test_a_long_body_is_stored_compressed() -> None:
     assert plain.stored_body == NOTE_TEXT % ('"' + "some words, " * 200 + '"')
 
 
+def test_a_body_that_is_often_read_is_compressed_only_if_it_is_longer() -> None:
+    """It is the same node: a repeat that is not said to be read often does not conflict."""
+    for words, is_packed in ((200, False), (400, True)):
+        node = noted("n-1", None, "some words, " * words)
+        (encoded,) = encode_nodes([node], Compression.BALANCED, often_read=True)
+        assert (encoded.packed is not None) == is_packed
+        known = StoredNode("n-1", None, 1, 0, True, False, encoded.stored_body, encoded.packed)
+        assert new_nodes(SESSION, encode_nodes([node], Compression.BALANCED), {"n-1": known}) == []
+
+
 def test_a_damaged_compressed_body_is_corrupt_data() -> None:
     """The error has the id of the node."""
     with pytest.raises(CorruptData, match="node 'n-1' cannot be decompressed"):

@@ -238,7 +238,7 @@ def test_a_tail_is_enough_if_it_has_all_nodes_or_the_root() -> None:
         RawNode(node_id=each, parent_node_id=above, body=b"{}")
         for above, each in zip((None, "a", "b"), "abc", strict=True)
     )
-    for pieces in ([(a, b, c)], [(b, c), (a,)], [(c,), (b,), (a,)]):
+    for pieces in ([(a, b, c)], [(b, c), (a,)], [(c,), (a, b)], [(c,), (b,), (a,)]):
         assert raw_tail(pieces, 3) == raw_tail(pieces, 20) == (a, b, c)
     assert raw_tail([(b, c)], 2) == raw_tail([(c,), (b,)], 2) == (b, c)
     for wanting in ([], [()], [(b, c)], [(c,), (b,)], [(c,), (a,)], [(c,), (), (b,)], [(c,), (b,), ()]):

@@ -124,7 +124,7 @@ class PlacedNode(NamedTuple):
     depth: int
     seq: int
     node: EncodedNode
-    begins_branch: bool = False
+    begins_branch: bool
     """Whether it opens a segment below its parent."""
 
 
