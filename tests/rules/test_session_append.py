@@ -7,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from lash.base.compression import Compression
 from lash.errors import CommitTooLarge, CorruptData, InvalidInput, NodeConflict, TurnConflict
 from lash.model.session.commit import AppendResult, CommitBudget
 from lash.model.session.message import Role
@@ -89,6 +90,22 @@ def test_a_known_turn_is_replayed() -> None:
     for other in (said("x", text="else"), said("x", role=Role.ASSISTANT)):
         with pytest.raises(TurnConflict):
             plan_append(prepared(other, turn_id="t"), known(turn=row))
+
+
+def test_a_new_turn_is_applied() -> None:
+    """A turn id that no append has used changes nothing."""
+    append = prepared(said("x"), turn_id="t")
+    assert applied(append, known()).result == AppendResult(revision=5, parent_node_id="e")
+
+
+def test_texts_that_are_often_read_are_stored_plain() -> None:
+    """Only if the caller says so, and not in its identity, so that a repeat is recognised."""
+    nodes, balanced = [said("x", text="word " * 400)], rules(compression=Compression.BALANCED)
+    plain = prepare_append(nodes, SESSION, "t", balanced, often_read=True)
+    packed = prepare_append(nodes, SESSION, "t", balanced)
+    assert plain.nodes[0].packed is None
+    assert packed.nodes[0].packed is not None
+    assert plain.append_hash == packed.append_hash
 
 
 def test_the_identity_of_an_append_is_fixed() -> None:
