@@ -13,8 +13,10 @@ import lash
 from lash.errors import InvalidInput, StorageClosed
 from lash.model.activity import (
     ActivityDraft,
+    ActivityPage,
     Committed,
     Gap,
+    ObserveCursor,
     Observed,
     ProcessChanged,
     QueueChanged,
@@ -157,12 +159,25 @@ async def _show_until(storage: Storage, done: asyncio.Future[Observed]) -> None:
         number += 1
 
 
-async def test_a_session_that_does_not_exist_yet_is_waited_for(storage: Storage) -> None:
+async def test_a_session_that_does_not_exist_yet_is_waited_for(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An observer that starts before the first message misses nothing."""
     cursor = await current_cursor(storage, "s")
+    read, both_wait, waiting = storage.session_waiter.read, asyncio.Event(), set[ObserveCursor | None]()
+
+    async def noted_read(session_id: str, after: ObserveCursor | None) -> ActivityPage:
+        try:
+            return await read(session_id, after)
+        finally:
+            waiting.add(after)
+            if len(waiting) == 2:
+                both_wait.set()
+
+    monkeypatch.setattr(storage.session_waiter, "read", noted_read)
     watching = asyncio.ensure_future(until(storage, cursor, shows("a")))
     without_cursor = asyncio.ensure_future(until(storage, None, shows("a")))
-    await asyncio.sleep(0.02)
+    await asyncio.wait_for(both_wait.wait(), LIMIT_S)
     await started(storage)
     await show(storage, "a")
     assert payloads(await watching) == payloads(await without_cursor) == ["a"]
