@@ -137,7 +137,7 @@ QUERY_DIFFERENCES: dict[str, str] = {
     "node_inherited": "PostgreSQL loads a session as one statement, SQLite step by step",
     "node_lock_session": "SQLite has one writer, so it needs no row locks",
     "node_path": "PostgreSQL loads a session as one statement, SQLite step by step",
-    "node_tail_at": "SQLite reads long paths in pieces, between which other tasks run; PostgreSQL reads them at once",
+    "node_tail_above": "SQLite reads long paths in pieces, between which other tasks run; PostgreSQL at once",
     "node_taken": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "node_stored": "PostgreSQL reads the facts of a commit at once, SQLite one by one",
     "session_changes_after": "PostgreSQL reads a page of the feed as one statement, SQLite step by step",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lash
-from tests.factories.session import commit, draft, node, spent
+from tests.factories.session import chain, commit, draft, node, spent
 from tests.raw import raw
 
 pytestmark = pytest.mark.parametrize("backend_name", ["sqlite", "postgres"], indirect=True)
@@ -77,6 +77,20 @@ async def test_a_missing_ancestor_ends_the_path_and_a_wrong_one_is_damage(backen
         read = await storage.session("s").load()
     assert read is not None
     assert [each.node_id for each in read.graph.nodes] == ["c"]
+
+
+@pytest.mark.parametrize(("damaged", "wrong"), [("n800", "m100"), ("m0", "n3"), ("m100", "n3"), ("n400", "m599")])
+async def test_a_wrong_parent_is_damage_to_a_long_raw_path(backend_url: str, damaged: str, wrong: str) -> None:
+    """Inside a segment, where a branch begins, and at the ends of pieces: no read follows it."""
+    async with await lash.open(backend_url) as storage:
+        revision = (await storage.sessions.create("s")).revision
+        session, branch = storage.session("s"), chain(*[f"m{number}" for number in range(600)], after="n899")
+        await session.commit(commit(revision, *chain(*[f"n{number}" for number in range(1_300)])))
+        await session.commit(commit(revision + 1, *branch))
+        await raw(backend_url, f"UPDATE lash_nodes SET parent_node_id = '{wrong}' WHERE node_id = '{damaged}'")
+        for last in (1_300, 1_501):
+            with pytest.raises(lash.CorruptData, match=f"node '{damaged}' does not lie below its parent"):
+                await session.raw_path(last=last)
 
 
 async def test_an_audit_does_not_trust_what_it_cannot_read(backend_url: str) -> None:

@@ -126,10 +126,11 @@ class SQLiteSessionRows:
     ) -> list[Sequence[T]]:
         rows = self._database.ask(TailRow, "node_tail", **self._tail(session_id, last))
         pieces = [decode(rows)]
-        while pieces[-1] and (last := last - len(rows)) > 0 and (above := rows[0].parent_node_id) is not None:
+        while pieces[-1] and (last := last - len(rows)) > 0 and rows[0].parent_node_id is not None:
             # Each piece takes about a millisecond, and other tasks run in between.
             await asyncio.sleep(0)
-            rows = self._database.ask(TailRow, "node_tail_at", node_id=above, **self._tail(session_id, last))
+            below = rows[0].node_id
+            rows = self._database.ask(TailRow, "node_tail_above", node_id=below, **self._tail(session_id, last))
             pieces.append(decode(rows))
         return pieces
 

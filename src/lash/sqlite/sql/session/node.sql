@@ -297,14 +297,17 @@ CROSS JOIN lash_nodes AS n ON n.session_key = s.session_key AND n.segment = s.le
 WHERE s.session_id = :session_id
 ORDER BY n.depth;
 
--- name: node_tail_at
--- The last nodes of the path that ends with one of a session's own nodes, as far as they lie on the segment of that node.
+-- name: node_tail_above
+-- The nodes of one segment above one of a session's own nodes: of its own segment, or of the one that this leaves there.
+-- They are found by their places, so that a parent id that is damaged does not lead to another path.
 SELECT
 -- include: tail_columns
 FROM lash_sessions AS s
-CROSS JOIN lash_nodes AS leaf ON leaf.session_key = s.session_key AND leaf.node_id = :node_id
-CROSS JOIN lash_nodes AS n ON n.session_key = leaf.session_key AND n.segment = leaf.segment
-    AND n.depth > leaf.depth - :last AND n.depth <= leaf.depth
+CROSS JOIN lash_nodes AS below ON below.session_key = s.session_key AND below.node_id = :node_id
+CROSS JOIN lash_segments AS g ON g.session_key = below.session_key AND g.segment = below.segment
+CROSS JOIN lash_nodes AS n ON n.session_key = below.session_key
+    AND n.segment = CASE WHEN g.parent_depth = below.depth - 1 THEN g.parent_segment ELSE g.segment END
+    AND n.depth >= below.depth - :last AND n.depth < below.depth
 WHERE s.session_id = :session_id
 ORDER BY n.depth;
 
