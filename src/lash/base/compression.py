@@ -137,7 +137,10 @@ _OFTEN_READ_RULES: Final = {**_TEXT_RULES, Compression.BALANCED: _Rule(4_096, 1)
 
 
 def pack_text(text: bytes, compression: Compression, *, often_read: bool = False) -> bytes | None:
-    """Return the compressed text; None if it is short, which ends later if it is often read, or gets no smaller."""
+    """Return the compressed text; None if it is short, or gets no smaller.
+
+    A text that is ``often_read`` counts as short up to more bytes.
+    """
     rule = (_OFTEN_READ_RULES if often_read else _TEXT_RULES).get(compression)
     if rule is None or len(text) < rule.threshold:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import lash
 import lash.sync
 from lash.adapters.openai_agents import LashSession
 from lash.adapters.openai_agents.items import items_of
+from lash.model.session.message import Message, Part, PartKind, Role
+from lash.model.session.node import Entry, MessageEntry, Node, PluginEntry
 from tests.raw import raw
 
 
@@ -74,6 +77,30 @@ async def test_a_plain_message_is_stored_once(url: str) -> None:
     await LashSession("chat", url).add_items([{"role": "user", "content": "hello"}])
     (node,) = await lash.shared(url).session("openai-agents:chat").raw_path()
     assert node.body.count(b"hello") == 1
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        PluginEntry(plugin_type="notes", body="a text"),
+        MessageEntry(
+            message=Message(
+                id="m",
+                role=Role.USER,
+                parts=tuple(Part(id=f"m:{number}", kind=PartKind.TEXT, content="hi") for number in range(2)),
+            )
+        ),
+    ],
+    ids=["no object", "several parts"],
+)
+async def test_what_is_no_item_is_refused(url: str, entry: Entry) -> None:
+    """A node that another program has added to the session is an error that says so, not a wrong item."""
+    chat = LashSession("chat", url)
+    await chat.add_items([{"role": "user", "content": "hi"}])
+    node = Node(node_id="foreign", timestamp=datetime.now(UTC), entry=entry)
+    await lash.shared(url).session("openai-agents:chat").append([node])
+    with pytest.raises(lash.CorruptData, match="expected an item of OpenAI's Agents SDK in each node"):
+        await chat.get_items()
 
 
 @pytest.mark.parametrize(("words", "kept"), [(200, "plain"), (700, "plain"), (2_000, "packed")])

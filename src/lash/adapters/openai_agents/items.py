@@ -59,6 +59,7 @@ class _Node(msgspec.Struct):
 _DECODED_TOGETHER: Final = 64
 """How many nodes one call of the decoder reads: for a single one it takes longer to begin than to decode, and the text
 of very many does not fit the processor's cache."""
+_NO_ITEM: Final = "expected an item of OpenAI's Agents SDK in each node of its session"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -80,11 +81,17 @@ def new_bodies(nodes: Iterable[Node]) -> list[bytes] | None:
 
 
 def items_of(bodies: Sequence[bytes]) -> list[Item]:
-    """Return the items of some nodes as new objects, as they were added; the nodes are given by their JSON."""
+    """Return the items of some nodes as new objects, as they were added; the nodes are given by their JSON.
+
+    Raises CorruptData for a node that holds no item: another program has added it, or it is damaged.
+    """
     items: list[Item] = []
     for first in range(0, len(bodies), _DECODED_TOGETHER):
         joined = b"[" + b",".join(bodies[first : first + _DECODED_TOGETHER]) + b"]"
-        nodes = read_json(joined, list[_StoredNode])
+        try:
+            nodes = read_json(joined, list[_StoredNode])
+        except msgspec.DecodeError as error:
+            raise CorruptData(f"{_NO_ITEM}: {error}") from error
         items += [node.entry.native or node.entry.body or _other_item(node.entry) for node in nodes]
     return items
 
@@ -134,11 +141,10 @@ def _other_item(entry: _Entry) -> Item:
     stored = entry.body if entry.native is None else entry.native
     if stored is not None:
         return stored
-    if entry.message is None:
-        raise CorruptData("expected an item in a node of a session of OpenAI's Agents SDK")
+    if entry.message is None or len(entry.message.parts) != 1:
+        raise CorruptData(_NO_ITEM)
     # It is a role and a text, which the message has.
-    (part,) = entry.message.parts
-    return {"role": entry.message.role, "content": part.content}
+    return {"role": entry.message.role, "content": entry.message.parts[0].content}
 
 
 def _item(entry: Entry) -> object:
