@@ -142,21 +142,22 @@ async def test_pauses_and_waits(bench: Bench) -> None:
     assert len(set(runs)) == 1
 
 
+async def _answers_a_cancellation(turn: Turn) -> str:
+    """Repeat a message, or wait and answer once the turn is cancelled."""
+    if turn.text != "wait":
+        return turn.text
+    try:
+        await turn.wait("approval")
+    except asyncio.CancelledError:
+        return "stopped"
+    return "never"
+
+
 async def test_cancelling_a_parked_turn(bench: Bench) -> None:
     """The agent gets CancelledError where it waits, and can answer; later input is handled afterwards."""
     app = await bench.app(worker=True)
 
-    @app.agent
-    async def front(turn: Turn) -> str:
-        if turn.text != "wait":
-            return turn.text
-        try:
-            await turn.wait("approval")
-        except asyncio.CancelledError:
-            return "stopped"
-        return "never"
-
-    chat = app.session("s", agent=front)
+    chat = app.session("s", agent=app.agent(_answers_a_cancellation))
     await chat.send("wait", key="1")
     await _parked(app, "s")
     await chat.send("next", key="2")
@@ -186,15 +187,7 @@ async def test_a_late_answer_about_a_cancellation(bench: Bench, monkeypatch: pyt
             await read.wait()
         return reason
 
-    @app.agent
-    async def front(turn: Turn) -> str:
-        try:
-            await turn.wait("approval")
-        except asyncio.CancelledError:
-            return "stopped"
-        return "never"
-
-    chat = app.session("s", agent=front)
+    chat = app.session("s", agent=app.agent(_answers_a_cancellation))
     await chat.send("wait", key="1")
     await _parked(app, "s")
     monkeypatch.setattr(TurnRun, "_prepare", prepare_beside_a_check)
